@@ -1,0 +1,67 @@
+"""What a full calibration runs, and the curves its samples make.
+
+Pure: engines do the runs. The plan and the medians are the ones that vLLM uses for adaptive verification, so that a
+stored profile is the one the engine would have measured.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import msgspec
+
+from warmcurve.errors import ProfileError
+from warmcurve.profile import CostCurve, CostProfile, Sample
+
+REPLAYS = 5
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The runs of one full calibration.
+
+    `runs` holds the number of target tokens of every run in order, repeats included; `captured` the sizes with a
+    captured graph, in increasing order (empty where nothing was captured).
+    """
+
+    runs: tuple[int, ...]
+    captured: tuple[int, ...]
+
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted(set(self.runs)))
+
+
+def plan(captured: Sequence[int], max_tokens: int, replays: int = REPLAYS) -> Plan:
+    """Every captured size, then the eager tail: half as much again as the largest, its doublings, and `max_tokens`."""
+    sizes = sorted(set(captured))
+    tail: set[int] = set()
+    if sizes:
+        size = sizes[-1]
+        tail.add(min(size + size // 2, max_tokens))
+        while size < max_tokens:
+            size = min(2 * size, max_tokens)
+            tail.add(size)
+    order = sizes + sorted(tail.difference(sizes))
+    return Plan(tuple(size for size in order for _ in range(replays)), tuple(sizes))
+
+
+def profile_from(samples: Iterable[Sample], capture_limit: int) -> CostProfile:
+    """Medians by size. Raises `ProfileError` for a sample without a usable time, or where no draft cost is known.
+
+    Only full-graph samples price the drafter: while the target runs eagerly the host is still launching its kernels,
+    which opens gaps inside the drafter's own interval.
+    """
+    kept = tuple(samples)
+    verify: defaultdict[int, list[float]] = defaultdict(list)
+    draft: defaultdict[int, list[float]] = defaultdict(list)
+    for sample in kept:
+        if flaw := sample.flaw():
+            raise ProfileError(flaw)
+        verify[sample.tokens].append(sample.verify_ms)
+        if sample.full_graph:
+            draft[sample.requests].append(sample.draft_ms)
+    return CostProfile(_median_curve(verify), _median_curve(draft), capture_limit, kept)
+
+
+def _median_curve(grouped: dict[int, list[float]]) -> CostCurve:
+    sizes = tuple(sorted(grouped))
+    return CostCurve(sizes, tuple(median(grouped[size]) for size in sizes))

@@ -1,0 +1,156 @@
+"""Bytes ↔ entry.
+
+    line 1  {"format":"warmcurve","schema":1,"sha256":"<of line 2>","length":<of line 2, bytes>}
+    line 2  the payload: factors, engine, measuring protocol, profile with raw samples, conditions
+
+The checksum covers the payload's bytes as they are stored, so no canonical form is needed. It finds damage; it is no
+signature. Decoding trusts nothing: bounded size before parsing, strict types, no repeated or unknown field, no number
+that is not finite, the factors must hash to the digest asked for, and the curves must be the medians of their samples.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from warmcurve.calibration import profile_from
+from warmcurve.errors import EntryError, FactorError, ProfileError
+from warmcurve.fingerprint import Value, fingerprint
+from warmcurve.outcome import Reason
+from warmcurve.profile import CostProfile
+
+FORMAT: Final = "warmcurve"
+# Raise it when the payload's meaning or shape changes, and with it the directory of the stores (`store.py`).
+SCHEMA: Final = 1
+MAX_BYTES: Final = 1 << 20
+"""An entry of a hundred sizes takes some 50 kB."""
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    schema: int
+    sha256: str
+    length: int
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the curves were measured and how they are read: of each segment of the verify curve, the rule by which the
+    engine finds the cost between two stored sizes.
+    """
+
+    replays: int
+    statistic: str = "median"
+    unit: str = "ms"
+    lookup_captured: str = "step"
+    lookup_tail: str = "linear"
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conditions` are informative (time, host, versions, ms the calibration took); they never enter the digest."""
+
+    factors: dict[str, Any]
+    engine: str
+    protocol: Protocol
+    profile: CostProfile
+    conditions: dict[str, str | int | float | bool | None]
+
+    @property
+    def digest(self) -> str:
+        return fingerprint(self.factors)
+
+
+def encode(entry: Entry) -> bytes:
+    """Raises `FactorError` where the factors have no canonical form."""
+    fingerprint(entry.factors)
+    payload = msgspec.json.encode(entry)
+    header = Header(FORMAT, SCHEMA, hashlib.sha256(payload).hexdigest(), len(payload))
+    return msgspec.json.encode(header) + b"\n" + payload + b"\n"
+
+
+def decode(data: bytes, digest: str | None = None) -> Entry:
+    """The entry in these bytes. Raises `EntryError`, with `ENTRY_FOREIGN` where it is not the one of `digest`."""
+    if len(data) > MAX_BYTES:
+        raise EntryError(Reason.ENTRY_TOO_LARGE, f"more than {MAX_BYTES} bytes")
+    entry = _decode_payload(_checked_payload(data))
+    try:
+        own = entry.digest
+    except FactorError as error:
+        raise EntryError(Reason.ENTRY_INVALID, f"factors: {error.detail}") from error
+    if digest is not None and own != digest:
+        raise EntryError(Reason.ENTRY_FOREIGN, f"the payload is the entry of {own}")
+    return entry
+
+
+def _checked_payload(data: bytes) -> bytes:
+    line, newline, rest = data.partition(b"\n")
+    if not newline:
+        raise EntryError(Reason.ENTRY_TRUNCATED, f"{len(data)} bytes without the end of a header line")
+    fields = _loads(line, "header")
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise EntryError(Reason.ENTRY_MALFORMED, "the first line is not the header of an entry")
+    # Before the other fields: a later schema may have others.
+    if fields.get("schema") != SCHEMA or isinstance(fields.get("schema"), bool):
+        raise EntryError(Reason.ENTRY_SCHEMA, f"schema {fields.get('schema')!r:.40}, this version reads {SCHEMA}")
+    try:
+        header = msgspec.convert(fields, Header)
+    except msgspec.ValidationError as error:
+        raise EntryError(Reason.ENTRY_MALFORMED, f"header: {error}") from error
+    if len(rest) < header.length + 1:
+        raise EntryError(Reason.ENTRY_TRUNCATED, f"{len(rest)} bytes follow the header, {header.length + 1} declared")
+    if header.length < 0 or rest[header.length :] != b"\n":
+        raise EntryError(Reason.ENTRY_MALFORMED, "the payload does not end where the header says")
+    payload = rest[: header.length]
+    found = hashlib.sha256(payload).hexdigest()
+    if found != header.sha256:
+        raise EntryError(Reason.ENTRY_CHECKSUM, f"SHA-256 of the payload is {found}, declared {header.sha256:.64}")
+    return payload
+
+
+def _decode_payload(payload: bytes) -> Entry:
+    fields = _loads(payload, "payload")
+    try:
+        entry = msgspec.convert(fields, Entry)
+    except msgspec.ValidationError as error:
+        raise EntryError(Reason.ENTRY_INVALID, str(error)) from error
+    try:
+        medians = profile_from(entry.profile.samples, entry.profile.capture_limit)
+    except ProfileError as error:
+        raise EntryError(Reason.ENTRY_INVALID, f"samples: {error.detail}") from error
+    if medians != entry.profile:
+        raise EntryError(Reason.ENTRY_INVALID, "the curves are not the medians of the samples")
+    return entry
+
+
+def _loads(data: bytes, what: str) -> Value:
+    """JSON by the letter: Python's parser would take repeated keys (the last wins), NaN and Infinity."""
+    try:
+        value: Value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite
+        )
+    except EntryError as error:
+        raise EntryError(error.reason, f"{what}: {error.detail}") from error
+    except (ValueError, RecursionError) as error:
+        raise EntryError(Reason.ENTRY_MALFORMED, f"{what}: {error}") from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise EntryError(Reason.ENTRY_INVALID, f"field {twice!r:.40} stands twice")
+    return fields
+
+
+def _not_finite(token: str) -> NoReturn:
+    raise EntryError(Reason.ENTRY_INVALID, f"{token} is not a number")
+
+
+def _finite(token: str) -> float:
+    value = float(token)
+    if value in (float("inf"), float("-inf")):
+        raise EntryError(Reason.ENTRY_INVALID, f"{token:.40} is beyond the range of numbers")
+    return value

@@ -1,0 +1,94 @@
+"""Factors → canonical bytes → digest.
+
+Factors are a tree of text, integers, booleans, null, lists and maps with ASCII keys, and nothing else: no float, no
+set, and never `str(object)`, whose addresses never repeat. For such values the canonical form below is that of
+RFC 8785, so another implementation finds the same digest.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from warmcurve.errors import FactorError
+from warmcurve.outcome import Reason
+
+Value: TypeAlias = "str | int | bool | list[Value] | dict[str, Value] | None"
+Factors: TypeAlias = Mapping[str, Value]
+
+# RFC 8785 takes numbers as IEEE doubles: beyond this an integer has no unique double.
+_LARGEST: Final = 2**53 - 1
+
+
+def canonical(factors: Factors) -> bytes:
+    """Bytes that two trees share exactly if they are equal. Raises `FactorError` for any other type of value."""
+    tree = dict(factors)
+    _check(tree, "")
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def fingerprint(factors: Factors) -> str:
+    """SHA-256 of the canonical bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(canonical(factors)).hexdigest()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One leaf that differs; `None` on a side that lacks it, else its canonical JSON."""
+
+    factor: str
+    left: str | None
+    right: str | None
+
+
+def diff(left: Factors, right: Factors) -> tuple[Difference, ...]:
+    """The leaves in which two trees differ, by dotted name, in order. Lists are compared whole."""
+    ours, theirs = dict(_leaves(left, "")), dict(_leaves(right, ""))
+    names = sorted(ours.keys() | theirs.keys())
+    return tuple(
+        Difference(name, ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)
+    )
+
+
+def _check(value: object, name: str) -> None:
+    # Exact types: an enum or a subclass of str may print one thing and compare as another.
+    if value is None or type(value) is bool:
+        return
+    if type(value) is str:
+        # A lone surrogate has no UTF-8.
+        if not _encodable(value):
+            raise FactorError(Reason.FACTOR_INVALID, name, "text with a lone surrogate")
+    elif type(value) is int:
+        if abs(value) > _LARGEST:
+            raise FactorError(Reason.FACTOR_INVALID, name, "an integer beyond 2**53")
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            _check(item, f"{name}[{index}]")
+    elif type(value) is dict:
+        _check_map(value, name)
+    else:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise FactorError(Reason.FACTOR_INVALID, name, f"a {kind} has no canonical form")
+
+
+def _check_map(fields: dict[Any, Any], name: str) -> None:
+    for key, item in fields.items():
+        if type(key) is not str or not key.isascii():
+            raise FactorError(Reason.FACTOR_INVALID, name, f"key is not ASCII text: {key!r:.80}")
+        _check(item, f"{name}.{key}" if name else key)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _leaves(value: object, name: str) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping) and (value or not name):
+        return [leaf for key, item in value.items() for leaf in _leaves(item, f"{name}.{key}" if name else key)]
+    return [(name, json.dumps(value, sort_keys=True, ensure_ascii=False))]

@@ -1,0 +1,202 @@
+"""How a boot ended, and why: the closed vocabulary of the whole project.
+
+Every boot ends in exactly one `Outcome`. A `Reason` says what kept it from its plain course: it is `None` for
+an entry that was accepted (`reused`) and for a first boot with nothing stored yet (`recorded`). The same words are
+the field of the log line, the label of a metric, the column of the CLI and the heading in `docs/outcomes.md`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Outcome(StrEnum):
+    REUSED = "reused"
+    """The stored curves passed the sentinels and are installed; no calibration ran."""
+    RECORDED = "recorded"
+    """The engine calibrated in full and the result was stored."""
+    UNRECORDED = "unrecorded"
+    """The engine calibrated in full, as it does without warmcurve, and nothing was stored."""
+
+
+class Step(StrEnum):
+    """Where in its path a boot is; a report of an unforeseen error names it."""
+
+    FINGERPRINT = "fingerprint"
+    GET = "get"
+    DECODE = "decode"
+    SENTINEL = "sentinel"
+    INSTALL = "install"
+    CALIBRATE = "calibrate"
+    PUT = "put"
+    REPORT = "report"
+
+
+class Reason(StrEnum):
+    # No stored curve to use.
+    ABSENT = "absent"
+    ENTRY_UNREADABLE = "entry_unreadable"
+    ENTRY_TOO_LARGE = "entry_too_large"
+    ENTRY_TRUNCATED = "entry_truncated"
+    ENTRY_MALFORMED = "entry_malformed"
+    ENTRY_CHECKSUM = "entry_checksum"
+    ENTRY_SCHEMA = "entry_schema"
+    ENTRY_INVALID = "entry_invalid"
+    ENTRY_FOREIGN = "entry_foreign"
+    ENTRY_INCOMPLETE = "entry_incomplete"
+    # A stored curve that the sentinels or the engine turned down.
+    SENTINEL_MISSING = "sentinel_missing"
+    SENTINEL_NOT_FULL_GRAPH = "sentinel_not_full_graph"
+    SENTINEL_OFF_GRID = "sentinel_off_grid"
+    SENTINEL_SCALE = "sentinel_scale"
+    SENTINEL_SHAPE = "sentinel_shape"
+    INSTALL_REFUSED = "install_refused"
+    # A calibration that could not be stored.
+    FACTOR_UNKNOWN = "factor_unknown"
+    FACTOR_INVALID = "factor_invalid"
+    CALIBRATION_INVALID = "calibration_invalid"
+    STORE_UNSAFE = "store_unsafe"
+    STORE_READ_ONLY = "store_read_only"
+    STORE_FULL = "store_full"
+    STORE_UNAVAILABLE = "store_unavailable"
+    # warmcurve stood aside.
+    SEVERAL_RANKS = "several_ranks"
+    NOTHING_CAPTURED = "nothing_captured"
+    ENGINE_UNKNOWN = "engine_unknown"
+    SETTINGS_INVALID = "settings_invalid"
+    ENGINE_FAILED = "engine_failed"
+    INTERNAL_ERROR = "internal_error"
+
+
+class Meaning(NamedTuple):
+    """What a reason means, and what a person can do about it."""
+
+    text: str
+    remedy: str
+
+
+MEANINGS: Final[Mapping[Reason, Meaning]] = {
+    Reason.ABSENT: Meaning(
+        "No entry is stored for this fingerprint.",
+        "Nothing: the first boot of a configuration calibrates and stores its curves.",
+    ),
+    Reason.ENTRY_UNREADABLE: Meaning(
+        "Something lies under the entry's name that cannot be read as a file: a directory, a pipe, a link, a file "
+        "without read permission, or a file system that answers with an error.",
+        "Look at the path in the report; remove what does not belong there, or check the file system.",
+    ),
+    Reason.ENTRY_TOO_LARGE: Meaning(
+        "The entry is larger than any entry can be, so it was not parsed.",
+        "Nothing: it was moved aside (`*.bad-…`) where the store is writable. Find out who wrote it.",
+    ),
+    Reason.ENTRY_TRUNCATED: Meaning(
+        "The entry ends before the length that its header declares.",
+        "Nothing: it was moved aside. If it recurs, something other than warmcurve copies files into the store.",
+    ),
+    Reason.ENTRY_MALFORMED: Meaning(
+        "The entry is not a header line followed by a payload line of JSON.",
+        "Nothing: it was moved aside.",
+    ),
+    Reason.ENTRY_CHECKSUM: Meaning(
+        "The payload does not have the checksum that the header declares: it was altered or damaged.",
+        "Nothing: it was moved aside. If it recurs, check the disk.",
+    ),
+    Reason.ENTRY_SCHEMA: Meaning(
+        "The entry was written in a format or schema that this version does not know.",
+        "Nothing: it was replaced. Keep one version of warmcurve per store to avoid it.",
+    ),
+    Reason.ENTRY_INVALID: Meaning(
+        "The payload breaks a rule of entries: a wrong type, an unknown or repeated field, a number that is not "
+        "finite, sizes that do not increase, or curves that are not the medians of their samples.",
+        "Nothing: it was moved aside.",
+    ),
+    Reason.ENTRY_FOREIGN: Meaning(
+        "The payload is an entry of another fingerprint: its factors do not hash to the name it lies under.",
+        "Nothing: it was moved aside. Do not rename entries.",
+    ),
+    Reason.ENTRY_INCOMPLETE: Meaning(
+        "The entry does not hold a sample for every run that this engine would calibrate with.",
+        "Nothing: it was replaced.",
+    ),
+    Reason.SENTINEL_MISSING: Meaning(
+        "A sentinel replay gave no timing, or one that is not a positive finite number.",
+        "Nothing, if rare. If it recurs, report it with the boot report: the engine may time steps differently now.",
+    ),
+    Reason.SENTINEL_NOT_FULL_GRAPH: Meaning(
+        "A sentinel did not run as a full captured graph, so its time says nothing about the stored costs.",
+        "Check that the engine captures full graphs for every size it lists.",
+    ),
+    Reason.SENTINEL_OFF_GRID: Meaning(
+        "A sentinel ran with a number of tokens or requests for which no cost is stored.",
+        "Report it with the boot report: the engine changed how it builds dummy batches.",
+    ),
+    Reason.SENTINEL_SCALE: Meaning(
+        "A sentinel was far faster or slower than stored (outside 0.4 to 2.5 times).",
+        "Compare clocks, power limit and neighbours with the entry's conditions (`warmcurve show`).",
+    ),
+    Reason.SENTINEL_SHAPE: Meaning(
+        "The sentinels moved by different factors: planning with the stored curves could lose more throughput than "
+        "`max_regret` allows.",
+        "Compare the machine's state with the entry's conditions; if it recurs at the same sizes, the stored "
+        "measurement was disturbed and has now been replaced.",
+    ),
+    Reason.INSTALL_REFUSED: Meaning(
+        "The engine refused the verified curves.",
+        "Report it with the boot report.",
+    ),
+    Reason.FACTOR_UNKNOWN: Meaning(
+        "A factor that the fingerprint requires could not be read, so nothing was loaded or stored.",
+        "The report names the factor. For model files that are not understood, see the limits in the README.",
+    ),
+    Reason.FACTOR_INVALID: Meaning(
+        "A factor has a value that has no canonical form (only text, integers, booleans, null, lists and maps have).",
+        "Report it with the boot report, which names the factor.",
+    ),
+    Reason.CALIBRATION_INVALID: Meaning(
+        "The calibration did not give one usable sample per run, or the engine's curves are not the medians of them.",
+        "Nothing, if rare: the engine uses what it measured. If it recurs, report it with the boot report.",
+    ),
+    Reason.STORE_UNSAFE: Meaning(
+        "Another user owns the store or may write to it, so nothing in it can be trusted.",
+        "Give the directory to the user that runs the engine, mode 0700; or set WARMCURVE_TRUST_GROUP=1 if the "
+        "group that may write to it is trusted.",
+    ),
+    Reason.STORE_READ_ONLY: Meaning(
+        "The store cannot be written: a read-only file system or missing permission.",
+        "Nothing, if the store is meant to be read-only and this configuration is not baked into it; else make it "
+        "writable.",
+    ),
+    Reason.STORE_FULL: Meaning(
+        "The file system or quota of the store is full.",
+        "Free some space: an entry needs some ten kilobytes.",
+    ),
+    Reason.STORE_UNAVAILABLE: Meaning(
+        "The store could not be reached or created.",
+        "The report names the path and the error; point VLLM_CACHE_ROOT to a directory that exists.",
+    ),
+    Reason.SEVERAL_RANKS: Meaning(
+        "More than one rank takes part in the calibration. Ranks that decide differently would hang, and this "
+        "version has no vote among them yet.",
+        "Nothing: every rank calibrates, as it does without warmcurve.",
+    ),
+    Reason.NOTHING_CAPTURED: Meaning(
+        "The engine captured no graph, so there is no size at which a stored curve could be checked.",
+        "Enable full graphs for decode batches.",
+    ),
+    Reason.ENGINE_UNKNOWN: Meaning(
+        "The functions that warmcurve hooks are not those of a release it knows.",
+        "Update warmcurve, or run a release listed in the README.",
+    ),
+    Reason.SETTINGS_INVALID: Meaning(
+        "A setting in the environment has a value that cannot be understood.",
+        "The log line names the variable and the values it takes.",
+    ),
+    Reason.ENGINE_FAILED: Meaning(
+        "The engine itself raised an error while it calibrated.",
+        "See the engine's own error.",
+    ),
+    Reason.INTERNAL_ERROR: Meaning(
+        "warmcurve met an error it did not foresee. The engine calibrated as it does without warmcurve.",
+        "Report it with the boot report, which names the step and the error.",
+    ),
+}

@@ -1,0 +1,120 @@
+"""What a boot says of itself: one log line, and one JSON file under the store.
+
+    <store>/reports/<UTC time>-<host>-<pid>-<random>.json
+
+The newest reports are kept, so that the directory stays small.
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from warmcurve import _files
+from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
+from warmcurve.sentinel import Evidence, Limits
+
+KEPT: Final = 64
+
+
+class BootReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One boot of one rank.
+
+    `reason` is why the boot did not end as planned, `missed` why no stored curve was used (both None after a hit);
+    they differ where nothing could be stored: then `reason` is why not. `detail` says in one line what was met.
+    `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
+    calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
+    `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later.
+    """
+
+    schema: int = 1
+    at: str
+    warmcurve: str
+    engine: str
+    host: str
+    pid: int
+    rank: int = 0
+    world: int = 1
+    outcome: Outcome
+    reason: Reason | None
+    missed: Reason | None
+    detail: str | None = None
+    step: Step | None = None
+    digest: str | None = None
+    entry: str | None = None
+    calibration_runs: int = 0
+    sentinel_runs: int = 0
+    calibration_ms: float = 0.0
+    recorded_ms: float | None = None
+    evidence: Evidence | None = None
+    limits: Limits
+    factors: Mapping[str, Any] | None = None
+
+    def log_line(self) -> str:
+        """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""
+        words: list[str] = [f"warmcurve: {self.outcome}"]
+        if self.reason:
+            words.append(f"reason={self.reason}")
+        if self.missed and self.missed != self.reason:
+            words.append(f"missed={self.missed}")
+        if self.step:
+            words.append(f"step={self.step}")
+        words.append(f"sentinel_runs={self.sentinel_runs} calibration_runs={self.calibration_runs}")
+        words.append(f"calibration_ms={self.calibration_ms:.0f}")
+        if self.recorded_ms is not None:
+            words.append(f"recorded_ms={self.recorded_ms:.0f}")
+        if self.evidence:
+            words.append(f"scale={self.evidence.scale:.3g} loss_bound={self.evidence.loss_bound:.3g}")
+        if self.digest:
+            words.append(f"digest={self.digest[:12]}")
+        if self.detail:
+            words.append(f"({_one_line(self.detail)})")
+        if self.reason and self.outcome is Outcome.UNRECORDED:
+            words.append(f"- {MEANINGS[self.reason].remedy}")
+        return " ".join(words)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:400]
+
+
+class ReportDirectory:
+    """The reports of a store's boots. Writing raises `StoreError`; a boot goes on without."""
+
+    def __init__(self, directory: Path, *, trust_group: bool = False) -> None:
+        self.directory = directory
+        self._reports = directory / "reports"
+        self._trust_group = trust_group
+
+    def write(self, report: BootReport) -> Path:
+        moment = report.at.replace(":", "").replace("-", "")
+        name = f"{moment}-{socket.gethostname().replace('/', '_')[:64]}-{report.pid}-{secrets.token_hex(2)}.json"
+        data = msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+        try:
+            with (
+                _files.open_directory(self.directory, trust_group=self._trust_group, create=True),
+                _files.open_directory(self._reports, trust_group=self._trust_group, create=True) as reports,
+            ):
+                _files.publish(reports, name, data)
+                for old in sorted(_names(reports))[:-KEPT]:
+                    with suppress(OSError):
+                        os.unlink(old, dir_fd=reports)
+        except OSError as error:
+            raise _files.write_error(self._reports / name, error) from error
+        return self._reports / name
+
+    def paths(self) -> tuple[Path, ...]:
+        """The reports, oldest first."""
+        try:
+            return tuple(self._reports / name for name in sorted(_names(self._reports)))
+        except OSError:
+            return ()
+
+
+def _names(directory: int | Path) -> list[str]:
+    return [name for name in os.listdir(directory) if name.endswith(".json") and not name.startswith(".")]

@@ -1,0 +1,8 @@
+"""For tests of engines and stores: perfect or scripted stand-ins for everything a boot is given."""
+
+from warmcurve.testing.clock import FakeClock
+from warmcurve.testing.contract import StoreContract
+from warmcurve.testing.engine import ScriptedEngine
+from warmcurve.testing.memory import FaultStore, MemoryStore
+
+__all__ = ["FakeClock", "FaultStore", "MemoryStore", "ScriptedEngine", "StoreContract"]
