@@ -60,7 +60,10 @@ class Install(msgspec.Struct, frozen=True):
 
 
 class Calibrate(msgspec.Struct, frozen=True):
-    """Run the full calibration and plan with its curves; reply with its samples, one a run."""
+    """Run the full calibration and plan with its curves; reply with its samples, one a run.
+
+    Throw `ProfileError` into the generator instead where the engine plans with something that must not be stored.
+    """
 
 
 Request: TypeAlias = Replay | Install | Calibrate
@@ -201,11 +204,18 @@ class Boot:
     def _calibrate(self, *, store: bool) -> Steps:
         self.step = Step.CALIBRATE
         self._calibration_runs = len(self._plan.runs)
-        samples = yield Calibrate()
+        flaw: ProfileError | None = None
+        samples: Samples = ()
+        try:
+            samples = yield Calibrate()
+        except ProfileError as error:
+            flaw = error
         self._in_place = self._clock.monotonic_ns()
         if not store:
             return self._report(Outcome.UNRECORDED, self._missed)
         try:
+            if flaw:
+                raise flaw
             recorded = self._entry(samples)
         except ProfileError as error:
             self._detail = error.detail

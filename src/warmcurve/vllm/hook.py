@@ -1,0 +1,90 @@
+"""Waits for vLLM's model runner to be imported, then wraps two of its methods.
+
+A plugin is registered long before the runner's module is imported, and in processes that never import it. Importing
+it from here would cost seconds and initialise the device in the front end, so a finder on `sys.meta_path` waits.
+"""
+
+import functools
+import importlib.abc
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+RUNNER = "vllm.v1.worker.gpu.model_runner"
+
+logger = logging.getLogger("vllm.warmcurve")
+
+
+def install() -> None:
+    """Wrap the runner now, if it is there, or when it is imported. Calling it again changes nothing."""
+    if module := sys.modules.get(RUNNER):
+        _wrap(module)
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        if fullname != RUNNER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            # On this one loader object: a loader class of ours would stand in the module's __loader__ for ever.
+            execute = spec.loader.exec_module
+
+            def execute_and_wrap(module: ModuleType) -> None:
+                execute(module)
+                _wrap(module)
+
+            spec.loader.exec_module = execute_and_wrap  # type: ignore[method-assign]
+        return spec
+
+
+def _wrap(module: ModuleType) -> None:
+    try:
+        runner = module.GPUModelRunner
+        if hasattr(runner.capture_model, "warmcurve"):
+            return
+        runner.capture_model = _calibrating(runner.capture_model)
+        runner.profile_cudagraph_memory = _profiling(runner.profile_cudagraph_memory)
+    except Exception:  # the adapter's edge
+        logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
+
+
+def _calibrating(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def capture_model(runner: Any, *args: Any, **kwargs: Any) -> Any:
+        # Up to 0.32 the memory profiler captures and calibrates as well, with a throw-away manager over a minimal KV
+        # cache (vllm/v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory); 0.29 does not even say so.
+        throw_away = kwargs.get("profile_only") or getattr(runner, "_warmcurve_profiling", False)
+        if throw_away or getattr(runner, "adaptive_verification", None) is None:
+            return original(runner, *args, **kwargs)
+        from warmcurve.vllm.seam import seam
+
+        with seam(runner):
+            return original(runner, *args, **kwargs)
+
+    capture_model.warmcurve = True  # type: ignore[attr-defined]
+    return capture_model
+
+
+def _profiling(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def profile_cudagraph_memory(runner: Any, *args: Any, **kwargs: Any) -> Any:
+        runner._warmcurve_profiling = True  # noqa: SLF001
+        try:
+            return original(runner, *args, **kwargs)
+        finally:
+            runner._warmcurve_profiling = False  # noqa: SLF001
+
+    return profile_cudagraph_memory

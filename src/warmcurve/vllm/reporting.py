@@ -1,0 +1,51 @@
+"""How a vLLM process tells of a boot: a line in vLLM's own log, a file beside the entries."""
+
+import logging
+import os
+import platform
+from datetime import UTC, datetime
+
+from warmcurve._version import __version__
+from warmcurve.errors import StoreError
+from warmcurve.outcome import Outcome, Reason, Step
+from warmcurve.report import BootReport, ReportDirectory
+from warmcurve.sentinel import Limits
+
+# vLLM configures the logger "vllm" and no other (vllm/logger.py): a name of our own would print warnings alone.
+logger = logging.getLogger("vllm.warmcurve")
+
+
+class Reporter:
+    """Publishes reports; nothing it meets goes further. Without a directory it only logs."""
+
+    def __init__(self, directory: ReportDirectory | None) -> None:
+        self._directory = directory
+
+    def publish(self, report: BootReport) -> None:
+        try:
+            # The other ranks' reports say the same; one line a boot is enough.
+            if report.rank == 0:
+                ordinary = report.outcome is not Outcome.UNRECORDED and report.reason is None
+                logger.log(logging.INFO if ordinary else logging.WARNING, "%s", report.log_line())
+            if self._directory is not None:
+                self._directory.write(report)
+        except StoreError as error:
+            logger.info("warmcurve: no report written (%s)", error)
+        except Exception as error:  # noqa: BLE001  the adapter's edge
+            logger.warning("warmcurve: step=%s reason=%s (%r)", Step.REPORT, Reason.INTERNAL_ERROR, error)
+
+
+def stood_aside(engine: str, reason: Reason, detail: str) -> BootReport:
+    """The report of a boot in which warmcurve touched nothing."""
+    return BootReport(
+        at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        warmcurve=__version__,
+        engine=engine,
+        host=platform.node(),
+        pid=os.getpid(),
+        outcome=Outcome.UNRECORDED,
+        reason=reason,
+        missed=reason,
+        detail=detail,
+        limits=Limits(),
+    )

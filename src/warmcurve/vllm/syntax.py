@@ -1,0 +1,56 @@
+"""A digest of what a piece of Python source says: comments, docstrings and layout do not count."""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+
+def digest(module: ModuleType, names: Iterable[str]) -> str:
+    """SHA-256 over the definitions of these qualified names in the module's file. Raises LookupError or OSError.
+
+    Read from the file and not from the live objects, which another plugin may have wrapped.
+    """
+    tree = _tree(Path(module.__file__ or ""))
+    found = hashlib.sha256()
+    for name in names:
+        found.update(f"{name} {_shape(_definition(tree, name))}\n".encode())
+    return found.hexdigest()
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+def _definition(tree: ast.Module, name: str) -> ast.AST:
+    node: ast.AST = tree
+    for part in name.split("."):
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        body: Iterator[ast.AST] = ast.iter_child_nodes(node)
+        node = next((child for child in body if isinstance(child, kinds) and child.name == part), tree)
+        if node is tree:
+            raise LookupError(f"{name} is not defined")
+    return node
+
+
+def _shape(node: object) -> str:
+    # Not ast.dump: what it prints for empty fields, and which fields there are, differs between Python versions.
+    if isinstance(node, list):
+        return f"[{','.join(map(_shape, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = []
+    for name, value in sorted(ast.iter_fields(node)):
+        kept = value[1:] if name == "body" and _has_docstring(node) else value
+        if kept is not None and kept != [] and name not in ("type_comment", "kind"):
+            fields.append(f"{name}={_shape(kept)}")
+    return f"{type(node).__name__}({','.join(fields)})"
+
+
+def _has_docstring(node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+        return False
+    return ast.get_docstring(node, clean=False) is not None
