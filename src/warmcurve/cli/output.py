@@ -1,0 +1,24 @@
+"""What commands print: one JSON document alone on stdout, or text; notes on stderr."""
+
+import json
+from typing import Any, Final
+
+import click
+
+SCHEMA: Final = 1
+"""Of every JSON document that the command line prints."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def document(**fields: Any) -> None:
+    click.echo(json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False))
+
+
+def note(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def clean(value: object) -> str:
+    """One line of text that a terminal only shows: entries may come from anywhere, with escape sequences in them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))

@@ -1,0 +1,128 @@
+"""`warmcurve show`: all that one entry holds."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from warmcurve.cli.inspection import Inspection, inspect_entry
+from warmcurve.cli.location import open_store, store_option
+from warmcurve.cli.output import clean, document, json_option
+from warmcurve.cli.table import Column, table
+from warmcurve.entry import Entry
+from warmcurve.profile import CostCurve
+from warmcurve.store import DirectoryStore
+
+_PREFIX: Final = re.compile(r"[0-9a-f]{4,64}")
+
+
+@click.command(
+    "show",
+    epilog="""\b
+Examples:
+  warmcurve show 3f9a
+  warmcurve show 3f9a02c1b7de --json | jq .entry.conditions""",
+)
+@click.argument("digest")
+@store_option
+@json_option
+def show_command(digest: str, directory: Path | None, *, as_json: bool) -> None:
+    """Print one entry: its conditions, factors and curves.
+
+    DIGEST may be cut short to four digits or more, while it is still the only one that begins so.
+    """
+    prefix = digest.lower()
+    if not _PREFIX.fullmatch(prefix):
+        raise click.BadParameter("4 to 64 hexadecimal digits are needed.", param_hint="DIGEST")
+    store = open_store(directory)
+    item = inspect_entry(store, resolve(store, prefix))
+    if item is None:
+        raise _absent(store, prefix)
+    if item.entry is None:
+        raise item.located()
+    if as_json:
+        document(digest=item.digest, path=str(item.path), entry=msgspec.to_builtins(item.entry))
+    else:
+        click.echo("\n".join(_page(item.entry, item)))
+
+
+def resolve(store: DirectoryStore, prefix: str) -> str:
+    """The one digest that begins with the prefix. Raises click's errors where several do, or none."""
+    candidates = [digest for digest in store.list() if digest.startswith(prefix)]
+    if not candidates:
+        raise _absent(store, prefix)
+    if len(candidates) > 1:
+        listed = "".join(f"\n  {digest}" for digest in candidates)
+        raise click.BadParameter(f"{len(candidates)} entries begin with {prefix}:{listed}", param_hint="DIGEST")
+    return candidates[0]
+
+
+def _absent(store: DirectoryStore, prefix: str) -> click.ClickException:
+    return click.ClickException(f"no entry in {clean(store.directory)} begins with {prefix}; see `warmcurve ls`")
+
+
+def _page(entry: Entry, item: Inspection) -> Iterator[str]:
+    profile, protocol = entry.profile, entry.protocol
+    yield from _fields(
+        {
+            "digest": item.digest,
+            "path": str(item.path),
+            "engine": entry.engine,
+            "measured": f"{protocol.statistic} of {protocol.replays} replays, in {protocol.unit}",
+            "captured": f"{len(profile.captured())} sizes up to {profile.capture_limit} tokens",
+            "lookup": f"{protocol.lookup_captured} where captured, {protocol.lookup_tail} above",
+        }
+    )
+    yield "\nConditions"
+    yield from _fields(entry.conditions, "  ")
+    yield "\nFactors"
+    yield from _tree(entry.factors, "  ")
+    yield "\nVerify cost by target tokens"
+    yield _curve(profile.verify, ((sample.tokens, sample.verify_ms) for sample in profile.samples))
+    yield "\nDraft cost by requests"
+    # As the curve itself: a step that is no full graph does not price the drafter.
+    yield _curve(profile.draft, ((s.requests, s.draft_ms) for s in profile.samples if s.full_graph))
+
+
+def _fields(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    width = max((len(clean(name)) for name in fields), default=0)
+    for name, value in fields.items():
+        yield f"{indent}{clean(name):{width}}  {_value(value)}"
+
+
+def _tree(factors: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Leaves first, in columns; then each group under its name."""
+    yield from _fields({k: v for k, v in sorted(factors.items()) if not _is_group(v)}, indent)
+    for name, value in sorted(factors.items()):
+        if _is_group(value):
+            yield f"{indent}{clean(name)}"
+            yield from _tree(value, indent + "  ")
+
+
+def _is_group(value: object) -> bool:
+    return isinstance(value, dict) and bool(value)
+
+
+def _value(value: object) -> str:
+    return clean(value if value and isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _curve(curve: CostCurve, samples: Iterable[tuple[int, float]]) -> str:
+    grouped: defaultdict[int, list[float]] = defaultdict(list)
+    for size, ms in samples:
+        grouped[size].append(ms)
+    titles = ("size", "ms", "samples", "min", "max")
+    rows = [
+        [str(size), _ms(ms), str(len(grouped[size])), _ms(min(grouped[size])), _ms(max(grouped[size]))]
+        for size, ms in curve.points()
+    ]
+    return table([Column(title, right=True) for title in titles], rows)
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:.4f}" if ms >= 0.01 else f"{ms:.3g}"

@@ -1,0 +1,58 @@
+"""Tables: plain text, or rich's where it is installed and someone is looking. One line a row, whatever the width:
+a digest or a path that is cut or folded cannot be copied.
+"""
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from warmcurve.outcome import Reason
+
+GAP: Final = "  "
+_ALARMS: Final = frozenset[str](Reason)
+
+
+class Column(NamedTuple):
+    title: str
+    right: bool = False
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """Lines without a newline at the end. A pipe always gets plain text."""
+    if sys.stdout.isatty():
+        try:
+            return pretty(columns, rows)
+        except ImportError:
+            pass
+    return plain(columns, rows)
+
+
+def plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    return "\n".join(
+        GAP.join(
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for column, cell, width in zip(columns, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def pretty(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """The same cells, styled. Raises ImportError where rich is not installed."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0))
+    for column in columns:
+        grid.add_column(Text(column.title), justify="right" if column.right else "left")
+    for row in rows:
+        # Text, since a str would be read as markup.
+        grid.add_row(*(Text(cell, style="red" if cell in _ALARMS else "") for cell in row))
+    page = io.StringIO()
+    # Without a height too, rich takes a dumb terminal for 80 columns wide.
+    Console(file=page, force_terminal=True, width=sys.maxsize, height=1).print(grid)
+    return page.getvalue().rstrip("\n")

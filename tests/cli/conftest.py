@@ -1,0 +1,66 @@
+"""A store for the command line, entries in it, and the command itself."""
+
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from warmcurve.boot import Boot, drive
+from warmcurve.cli import main
+from warmcurve.settings import Settings
+from warmcurve.store import DirectoryStore
+from warmcurve.testing import ScriptedEngine
+
+Record = Callable[..., str]
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
+    """Where commands look when no test says otherwise; nothing of it exists yet."""
+    for name in ("SCALE_LOW", "SCALE_HIGH", "MAX_REGRET", "TRUST_GROUP"):
+        monkeypatch.delenv(f"WARMCURVE_{name}", raising=False)
+    for name in ("VLLM_CACHE_ROOT", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    directory = tmp_path / "adaptive_verification"
+    monkeypatch.setenv("WARMCURVE_STORE", str(directory))
+    return DirectoryStore(directory)
+
+
+@pytest.fixture
+def record(store: DirectoryStore) -> Record:
+    """Boots an engine whose five replays of a size differ by 0 to 0.4 ms, and gives the digest of what it stored."""
+
+    def record(revision: str = "a", *, after_s: int = 0, **conditions: str | float | None) -> str:
+        noise = cycle((0.0, 0.1, 0.2, 0.3, 0.4))
+        engine = ScriptedEngine(verify_ms=lambda tokens: tokens + next(noise))
+        engine.clock.advance_ms(after_s * 1000)
+        boot = Boot(
+            engine="scripted",
+            plan=engine.plan,
+            read_factors=lambda: {"model": {"target": {"revision": revision}, "draft": None}, "k": 7},
+            store=store,
+            settings=Settings(),
+            clock=engine.clock,
+            draw=lambda n: 0,
+            conditions={"host": "node-1", **conditions},
+        )
+        report = drive(boot, engine)
+        assert report.digest is not None
+        assert report.outcome == "recorded"
+        return report.digest
+
+    return record
+
+
+@pytest.fixture
+def run() -> Run:
+    """The command, with errors that nobody caught let through."""
+
+    def run(*arguments: str | Path) -> Result:
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+    return run

@@ -1,0 +1,263 @@
+"""What all commands share: exit codes, errors, where the store is, and what they print to."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Record, Run
+from warmcurve import __version__
+from warmcurve.cli import table as tables
+from warmcurve.cli.location import default_directory
+from warmcurve.cli.table import Column
+from warmcurve.errors import StoreError
+from warmcurve.outcome import MEANINGS, Reason
+from warmcurve.store import DirectoryStore
+
+COMMANDS = [("ls",), ("show", "abcd"), ("verify",)]
+
+
+def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unsafe_store_is_an_error_of_the_environment(
+    command: tuple[str, ...], store: DirectoryStore, record: Record, run: Run
+) -> None:
+    """A store that others may write is exit code 3, with what was met and what to do on stderr alone."""
+    record()
+    store.directory.chmod(0o777)
+    result = run(*command)
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    error, hint = result.stderr.splitlines()
+    assert error.startswith(f"error: store_unsafe: {store.directory} has mode 0777")
+    assert hint == f"hint: {MEANINGS[Reason.STORE_UNSAFE].remedy}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_store_that_is_no_directory_is_an_error_of_the_environment(
+    command: tuple[str, ...], inner: bool, store: DirectoryStore, run: Run
+) -> None:
+    """A file in the store's place is exit code 3."""
+    if inner:
+        store.directory.mkdir(mode=0o700)
+    (store.directory / "v1" if inner else store.directory).touch()
+    result = run(*command)
+    assert result.exit_code == 3
+    assert "error: store_unavailable: " in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_setting_that_cannot_be_understood_is_an_error_of_the_environment(
+    command: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable is named, exit code 3."""
+    monkeypatch.setenv("WARMCURVE_TRUST_GROUP", "perhaps")
+    result = run(*command)
+    assert result.exit_code == 3
+    assert "error: settings_invalid: WARMCURVE_TRUST_GROUP" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_a_store_that_goes_away_is_no_damaged_entry(
+    command: str, record: Record, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the store fails between the listing and the reading, no entry is blamed for it."""
+    record()
+
+    def fail(*_: object) -> None:
+        raise StoreError(Reason.STORE_UNAVAILABLE, "the server went away")
+
+    monkeypatch.setattr(DirectoryStore, "get", fail)
+    result = run(command)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "error: store_unavailable: the server went away" in result.stderr
+
+
+def test_a_group_may_be_trusted(
+    store: DirectoryStore, record: Record, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that its group may write is refused without WARMCURVE_TRUST_GROUP and read with it."""
+    record()
+    store.directory.chmod(0o770)
+    assert run("verify").exit_code == 3
+    monkeypatch.setenv("WARMCURVE_TRUST_GROUP", "1")
+    assert run("verify").exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [("unknown",), ("ls", "--unknown"), ("show",), ("ls", "surplus")])
+def test_misuse_is_a_usage_error(arguments: tuple[str, ...], run: Run) -> None:
+    """Exit code 2, nothing on stdout."""
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("command", [(), ("ls",), ("show",), ("verify",)])
+def test_help_has_examples(command: tuple[str, ...], run: Run) -> None:
+    """Every command shows how it is called."""
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert f"\n    warmcurve {' '.join(command)}" in result.stdout.split("Examples:")[1]
+
+
+def test_the_version_is_told(run: Run) -> None:
+    """That of the package."""
+    assert run("--version").stdout == f"warmcurve, version {__version__}\n"
+
+
+def test_the_option_says_where_the_store_is(
+    store: DirectoryStore, record: Record, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--store wins over WARMCURVE_STORE, which wins over VLLM_CACHE_ROOT."""
+    digest = record()
+    other = tmp_path / "other"
+
+    def found(*arguments: str) -> list[str]:
+        return [entry["digest"] for entry in json.loads(run("ls", "--json", *arguments).stdout)["entries"]]
+
+    assert found("--store", str(other)) == []
+    monkeypatch.setenv("WARMCURVE_STORE", str(other))
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(store.directory.parent))
+    assert found() == []
+    assert found("--store", str(store.directory)) == [digest]
+    monkeypatch.delenv("WARMCURVE_STORE")
+    assert found() == [digest]
+
+
+@pytest.mark.parametrize(
+    ("environment", "directory"),
+    [
+        ({}, "/home/me/.cache/vllm/adaptive_verification"),
+        ({"XDG_CACHE_HOME": "/var/cache"}, "/var/cache/vllm/adaptive_verification"),
+        ({"XDG_CACHE_HOME": ""}, "vllm/adaptive_verification"),
+        ({"VLLM_CACHE_ROOT": "/srv", "XDG_CACHE_HOME": "/var/cache"}, "/srv/adaptive_verification"),
+        ({"VLLM_CACHE_ROOT": "~/vllm"}, "/home/me/vllm/adaptive_verification"),
+    ],
+)
+def test_the_default_is_where_vllm_looks(
+    environment: dict[str, str], directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache root is found from the same variables, in the same order."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert default_directory(environment) == Path(directory)
+
+
+def test_the_module_runs_as_a_program(record: Record) -> None:
+    """`python -m warmcurve.cli` is the same command, with the same exit codes."""
+    digest = record()
+    listed = _python("-m", "warmcurve.cli", "ls", "--json")
+    assert json.loads(listed.stdout)["entries"][0]["digest"] == digest
+    assert _python("-m", "warmcurve.cli", "show", "zzzz").returncode == 2
+    helped = _python("-m", "warmcurve.cli", "--help")
+    assert helped.stdout.startswith("Usage: warmcurve ")
+
+
+def test_errors_have_no_traceback(store: DirectoryStore, record: Record) -> None:
+    """A real process ends with the error, the hint and exit code 3."""
+    record()
+    store.directory.chmod(0o777)
+    result = _python("-m", "warmcurve.cli", "verify")
+    assert result.returncode == 3
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
+
+
+def test_the_import_is_light() -> None:
+    """Neither an engine nor what only some commands need is loaded with the command line."""
+    heavy = ["rich", "vllm", "torch", "numpy"]
+    result = _python("-c", f"import sys, warmcurve.cli; print([name for name in {heavy} if name in sys.modules])")
+    assert result.stdout == "[]\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(record: Record) -> None:
+    """Output into a pipe that nobody reads any more ends quietly."""
+    record()
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        process = subprocess.run(
+            [sys.executable, "-m", "warmcurve.cli", "ls"], stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+    assert process.stderr == b""
+
+
+def test_an_output_of_few_characters_gets_escapes(record: Record) -> None:
+    """A factor that stdout's encoding lacks is written out instead of failing."""
+    result = _python("-m", "warmcurve.cli", "show", record("模型"), PYTHONIOENCODING="latin-1")
+    assert result.returncode == 0
+    assert r"revision  \u6a21\u578b" in result.stdout
+
+
+def _unstyled(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _on_a_terminal(*arguments: str, **environment: str) -> str:
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "warmcurve.cli", *arguments],
+            stdout=theirs,
+            env={**os.environ, "TERM": "xterm", **environment},
+            check=True,
+        )
+    finally:
+        os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        return terminal.read(1 << 16).decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_the_same_cells_with_and_without_rich(record: Record, run: Run, tmp_path: Path) -> None:
+    """Where rich is not installed the table is plain; nothing else differs, however narrow the terminal is."""
+    pytest.importorskip("rich")
+    digest = record()
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "rich.py").write_text("raise ImportError('not installed')")
+    path = os.pathsep.join([str(tmp_path / "without"), *sys.path])
+    plain = _on_a_terminal("show", digest, PYTHONPATH=path)
+    styled = _on_a_terminal("show", digest, COLUMNS="20")
+    assert "\x1b[" in styled
+    assert "\x1b" not in plain
+    assert plain == run("show", digest).stdout
+    assert [line.rstrip() for line in _unstyled(styled).splitlines()] == plain.splitlines()
+
+
+def test_rich_takes_cells_by_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Square brackets are no markup, and what would not be used is red."""
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = tables.pretty([Column("host"), Column("state")], [["[bold]x[/bold]", "entry_checksum"], ["y", "ok"]])
+    assert _unstyled(text).split() == ["host", "state", "[bold]x[/bold]", "entry_checksum", "y", "ok"]
+    assert "\x1b[31mentry_checksum" in text
+
+
+@pytest.mark.parametrize("form", ["plain", "pretty"])
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_a_row_is_a_line_however_long(form: str, terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither form folds or cuts what a person may want to copy, on any terminal."""
+    monkeypatch.setenv("TERM", terminal)
+    if form == "pretty":
+        pytest.importorskip("rich")
+    path = "/long path" * 100
+    text = getattr(tables, form)([Column("path"), Column("state")], [[path, "ok"]])
+    assert _unstyled(text).splitlines()[1].rstrip() == f"{path}  ok"
+
+
+def test_plain_tables_are_aligned() -> None:
+    """Numbers to the right, text to the left, no blanks at the end of a line."""
+    text = tables.plain([Column("size", right=True), Column("name")], [["1", "a"], ["10000", "long name"]])
+    assert text == " size  name\n    1  a\n10000  long name"
