@@ -78,6 +78,8 @@ def decode(data: bytes, digest: str | None = None) -> Entry:
         own = entry.digest
     except FactorError as error:
         raise EntryError(Reason.ENTRY_INVALID, f"factors: {error.detail}") from error
+    except RecursionError as error:
+        raise EntryError(Reason.ENTRY_INVALID, "factors: nested too deep") from error
     if digest is not None and own != digest:
         raise EntryError(Reason.ENTRY_FOREIGN, f"the payload is the entry of {own}")
     return entry
@@ -104,7 +106,7 @@ def _checked_payload(data: bytes) -> bytes:
     payload = rest[: header.length]
     found = hashlib.sha256(payload).hexdigest()
     if found != header.sha256:
-        raise EntryError(Reason.ENTRY_CHECKSUM, f"SHA-256 of the payload is {found}, declared {header.sha256:.64}")
+        raise EntryError(Reason.ENTRY_CHECKSUM, f"SHA-256 of the payload is {found}, declared {header.sha256!r:.70}")
     return payload
 
 
@@ -129,8 +131,12 @@ def _loads(data: bytes, what: str) -> Value:
         value: Value = json.loads(
             data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite
         )
+        # An escaped half of a surrogate pair is JSON, but no text: nothing that prints or stores it could go on.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
     except EntryError as error:
         raise EntryError(error.reason, f"{what}: {error.detail}") from error
+    except UnicodeEncodeError as error:
+        raise EntryError(Reason.ENTRY_INVALID, f"{what}: a lone surrogate") from error
     except (ValueError, RecursionError) as error:
         raise EntryError(Reason.ENTRY_MALFORMED, f"{what}: {error}") from error
     return value

@@ -87,36 +87,37 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.ENTRY_TOO_LARGE: Meaning(
         "The entry is larger than any entry can be, so it was not parsed.",
-        "Nothing: it was moved aside (`*.bad-…`) where the store is writable. Find out who wrote it.",
+        "Find out who wrote it. A boot that meets it moves it aside (`*.bad-…`) and calibrates again.",
     ),
     Reason.ENTRY_TRUNCATED: Meaning(
         "The entry ends before the length that its header declares.",
-        "Nothing: it was moved aside. If it recurs, something other than warmcurve copies files into the store.",
+        "Nothing: a boot that meets it moves it aside and calibrates again. If it recurs, something other than "
+        "warmcurve copies files into the store.",
     ),
     Reason.ENTRY_MALFORMED: Meaning(
         "The entry is not a header line followed by a payload line of JSON.",
-        "Nothing: it was moved aside.",
+        "Nothing: a boot that meets it moves it aside and calibrates again.",
     ),
     Reason.ENTRY_CHECKSUM: Meaning(
         "The payload does not have the checksum that the header declares: it was altered or damaged.",
-        "Nothing: it was moved aside. If it recurs, check the disk.",
+        "Nothing: a boot that meets it moves it aside and calibrates again. If it recurs, check the disk.",
     ),
     Reason.ENTRY_SCHEMA: Meaning(
         "The entry was written in a format or schema that this version does not know.",
-        "Nothing: it was replaced. Keep one version of warmcurve per store to avoid it.",
+        "Nothing: a boot that meets it replaces it. Keep one version of warmcurve per store to avoid it.",
     ),
     Reason.ENTRY_INVALID: Meaning(
         "The payload breaks a rule of entries: a wrong type, an unknown or repeated field, a number that is not "
         "finite, sizes that do not increase, or curves that are not the medians of their samples.",
-        "Nothing: it was moved aside.",
+        "Nothing: a boot that meets it moves it aside and calibrates again.",
     ),
     Reason.ENTRY_FOREIGN: Meaning(
         "The payload is an entry of another fingerprint: its factors do not hash to the name it lies under.",
-        "Nothing: it was moved aside. Do not rename entries.",
+        "Do not rename entries. A boot that meets it moves it aside and calibrates again.",
     ),
     Reason.ENTRY_INCOMPLETE: Meaning(
         "The entry does not hold a sample for every run that this engine would calibrate with.",
-        "Nothing: it was replaced.",
+        "Nothing: a boot that meets it replaces it.",
     ),
     Reason.SENTINEL_MISSING: Meaning(
         "A sentinel replay gave no timing, or one that is not a positive finite number.",

@@ -80,7 +80,8 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:400]
+    # Details quote what was read: a terminal must not obey what a damaged file says.
+    return "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in " ".join(text.split()))[:400]
 
 
 class ReportDirectory:

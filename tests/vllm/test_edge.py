@@ -1,0 +1,213 @@
+"""The adapter's edge: whatever is raised in our code, vLLM boots, serves, and the report names the step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Machine
+
+
+class Unforeseen(Exception):
+    """An error that no room of warmcurve knows."""
+
+
+def _raise(*args: Any, **kwargs: Any) -> Any:
+    raise Unforeseen("planted")
+
+
+STEPS = {
+    "fingerprint": "warmcurve.vllm.factors.read",
+    "get": "warmcurve.store.DirectoryStore.get",
+    "decode": "warmcurve.entry.decode",
+    "sentinel": "warmcurve.sentinel.judge",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_error_before_the_calibration(
+    warm: Machine, recorded: Booted, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error on the way to a hit: vLLM runs its own calibration in full, and the entry stays as it was."""
+    monkeypatch.setattr(STEPS[step], _raise)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "internal_error")
+    assert booted.report is not None
+    assert booted.report["step"] == step
+    assert "Unforeseen: planted" in booted.report["detail"]
+    assert booted.runs[-len(STOCK_RUNS) :] == STOCK_RUNS
+    assert len(booted.runs) == len(STOCK_RUNS) + (2 if step == "sentinel" else 0)
+    assert booted.report["calibration_runs"] == len(STOCK_RUNS)
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+    assert booted.data == recorded.data
+
+
+def test_an_error_while_storing(machine: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error after the calibration: vLLM's curves are in place, nothing is stored."""
+    monkeypatch.setattr("warmcurve.store.DirectoryStore.put", _raise)
+    booted = machine.boot()
+    assert booted.words == ("unrecorded", "internal_error")
+    assert booted.report is not None
+    assert booted.report["step"] == "put"
+    assert booted.runs == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+    assert machine.entries == []
+
+
+def test_an_error_while_reporting(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in the report: the boot is what it was, and the log names the step."""
+    monkeypatch.setattr("warmcurve.report.ReportDirectory.write", _raise)
+    booted = warm.boot()
+    assert booted.report is None
+    assert booted.log[0].startswith("warmcurve: reused")
+    assert "step=report" in booted.log[1]
+    assert "planted" in booted.log[1]
+    assert len(booted.runs) == 2
+    assert booted.tables == recorded.tables
+
+
+@pytest.mark.parametrize("name", ["device_of", "Boot", "Seam", "_stranger"])
+def test_an_error_before_there_is_a_boot(
+    warm: Machine, recorded: Booted, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in setting up: vLLM boots as it does without warmcurve, and the log has the error."""
+    monkeypatch.setattr(f"warmcurve.vllm.seam.{name}", _raise)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "internal_error")
+    assert "Unforeseen: planted" in booted.log[0]
+    assert booted.runs == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+
+
+def test_curves_that_vllm_refuses(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curves that vLLM turns down at the last moment are calibrated anew in the same boot."""
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
+
+    original, calls = Manager.set_cost_curves, []
+
+    def refuse_once(self: Any, *curves: Any) -> None:
+        calls.append(curves)
+        if len(calls) == 1:
+            raise RuntimeError("planted")
+        original(self, *curves)
+
+    monkeypatch.setattr(Manager, "set_cost_curves", refuse_once)
+    booted = warm.boot()
+    assert booted.words == ("recorded", "install_refused")
+    assert booted.runs[2:] == STOCK_RUNS
+    assert booted.tables == recorded.tables
+
+
+def test_an_error_of_vllms_own_passes_through(warm: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that vLLM raises while it calibrates is vLLM's to raise; ours is only to report it."""
+    from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+
+    original = GPUModelRunner._dummy_run
+
+    def fail(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("context_len"):
+            raise Unforeseen("planted")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(GPUModelRunner, "_dummy_run", fail)
+    with pytest.raises(Unforeseen, match="planted"):
+        warm.boot()
+    (report,) = (warm.store / "reports").glob("*.json")
+    assert '"engine_failed"' in report.read_text()
+
+
+def test_curves_that_are_not_the_medians_are_not_stored(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where vLLM plans with other curves than its samples' medians, they are used and not stored."""
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
+
+    original = Manager.set_initial_cost_curves
+    monkeypatch.setattr(Manager, "set_initial_cost_curves", lambda self, samples: original(self, samples[:-5]))
+    booted = machine.boot()
+    assert booted.words == ("unrecorded", "calibration_invalid")
+    assert machine.entries == []
+
+
+def test_an_unknown_release_is_left_alone(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooked functions that are none of a known release: one clear line, and vLLM boots as it does without us."""
+    from warmcurve.vllm import releases
+
+    other = {release: (*digests[:2], "0" * 16) for release, digests in releases.KNOWN.items()}
+    monkeypatch.setattr(releases, "KNOWN", other)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "engine_unknown")
+    (line,) = booted.log
+    assert "model_runner" in line
+    assert "async_utils" not in line
+    assert booted.runs == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.data == recorded.data
+
+
+@pytest.mark.parametrize("value", ["much", "-1", "nan", "1.5"])
+def test_a_setting_that_cannot_be_understood(warm: Machine, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting with a bad value: warmcurve stands aside and names the variable and what it takes."""
+    monkeypatch.setenv("WARMCURVE_MAX_REGRET", value)
+    booted = warm.boot()
+    (line,) = booted.log
+    assert "reason=settings_invalid" in line
+    assert "WARMCURVE_MAX_REGRET" in line
+    assert "from 0 to 1" in line
+    assert booted.runs == STOCK_RUNS
+
+
+def test_a_model_that_cannot_be_identified(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A required factor that cannot be read: neither loaded nor stored, and the report names it."""
+    from warmcurve.vllm import models
+
+    monkeypatch.setattr(models, "_weights", lambda directory: None)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "factor_unknown")
+    assert booted.report is not None
+    assert "target.model.weights" in booted.report["detail"]
+    assert booted.runs == STOCK_RUNS
+    assert booted.data == recorded.data
+
+
+def test_the_memory_profilers_pass_is_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass with a throw-away manager, as of vLLM's memory profiler, is neither warmed nor recorded."""
+    import engine
+    import scripted
+
+    with scripted.clock(machine.costs) as clock:
+        llm = engine.start()
+        try:
+            runner = engine.runner(llm)
+            (first,) = machine.entries
+            runner.adaptive_verification.cost_tables = None
+            before = first.stat().st_mtime_ns
+            throw_away: Callable[[], Any] = runner.capture_model
+            del clock.steps[:]
+            runner._warmcurve_profiling = True
+            runner.cudagraph_manager._graphs_captured = False
+            if hasattr(runner.cudagraph_manager, "release_graphs"):
+                runner.cudagraph_manager.release_graphs()
+                runner.speculator.query_cudagraph_manager.release_graphs()
+            throw_away()
+            assert [tokens for tokens, _, _ in clock.steps] == STOCK_RUNS
+            assert first.stat().st_mtime_ns == before
+            assert len(list((machine.store / "reports").iterdir())) == 1
+        finally:
+            engine.stop(llm)
+
+
+def test_nothing_of_vllms_stays_changed(warm: Machine) -> None:
+    """After the boot the manager's methods are vLLM's own again."""
+    import engine
+    import scripted
+
+    with scripted.clock(warm.costs):
+        llm = engine.start()
+        try:
+            manager = engine.runner(llm).adaptive_verification
+            for name in ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves"):
+                assert name not in vars(manager)
+        finally:
+            engine.stop(llm)

@@ -1,0 +1,95 @@
+"""What the two replays of a warm boot find, on the real engine."""
+
+from typing import Any
+
+import pytest
+import scripted
+
+from tests.vllm.booting import STOCK_RUNS, Booted, Machine, draft_ms, scaled, tampered, verify_ms
+
+
+def test_a_common_factor_does_not_matter(warm: Machine, recorded: Booted) -> None:
+    """Stored costs all 1.5 times too dear plan the same, so they are reused; the report says 1.5."""
+    warm.lay(recorded.entry.name, tampered(recorded.data, scaled(1.5)))
+    booted = warm.boot()
+    assert booted.words == ("reused", None)
+    assert booted.report is not None
+    assert booted.report["evidence"]["scale"] == pytest.approx(1.5)
+    assert booted.report["evidence"]["loss_bound"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_common_factor_beyond_the_limit_is_rejected(warm: Machine, recorded: Booted) -> None:
+    """Stored costs all 3 times too dear are beyond the limit: calibrated in the same boot, and replaced."""
+    warm.lay(recorded.entry.name, tampered(recorded.data, scaled(3)))
+    booted = warm.boot()
+    assert booted.words == ("recorded", "sentinel_scale")
+    assert booted.runs[2:] == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.report is not None
+    assert booted.report["evidence"]["scale"] == pytest.approx(3)
+    assert warm.boot().words == ("reused", None)
+
+
+def test_a_moved_shape_is_rejected_after_medians(warm: Machine, recorded: Booted) -> None:
+    """A target that became dearer at the largest graph alone is replayed for medians, then calibrated anew."""
+    warm.costs = scripted.CostModel(
+        lambda tokens, full: verify_ms(tokens, full) * (1.6 if tokens == 16 else 1), draft_ms
+    )
+    booted = warm.boot()
+    assert booted.words == ("recorded", "sentinel_shape")
+    assert len(booted.runs) == 6 + len(STOCK_RUNS)
+    assert booted.runs[6:] == STOCK_RUNS
+    assert booted.tables != recorded.tables
+    assert warm.boot().tables == booted.tables
+
+
+def test_a_passing_disturbance_is_outvoted(warm: Machine, recorded: Booted) -> None:
+    """One slow replay, as of a cold clock, does not cost the entry: the medians of three rounds accept it."""
+    steps = iter([8.0])
+    warm.costs = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) * next(steps, 1.0), draft_ms)
+    booted = warm.boot()
+    assert booted.words == ("reused", None)
+    assert len(booted.runs) == 6
+    assert booted.tables == recorded.tables
+
+
+def _seen_as(**changes: Any) -> Any:
+    """vLLM's collector, to which the first timed step looks like another one."""
+    from vllm.v1.worker.gpu.async_utils import StepTimingCollector
+
+    original = StepTimingCollector.record_batch
+    left = [1]
+
+    def record_batch(self: Any, input_batch: Any, full_cudagraph: bool) -> None:
+        original(self, input_batch, full_cudagraph)
+        if self._collecting and left:
+            left.pop()
+            full, tokens, requests = self._batch
+            self._batch = (
+                changes.get("full", full),
+                tokens + changes.get("tokens", 0),
+                requests + changes.get("requests", 0),
+            )
+
+    return record_batch
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"full": False}, "sentinel_not_full_graph"),
+        ({"tokens": -1}, "sentinel_off_grid"),
+        ({"requests": 1}, "sentinel_off_grid"),
+    ],
+)
+def test_a_sentinel_that_is_no_replay_of_a_stored_point(
+    warm: Machine, recorded: Booted, changes: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentinel that ran eagerly, or with other tokens or requests than stored, proves nothing: calibrated."""
+    from vllm.v1.worker.gpu.async_utils import StepTimingCollector
+
+    monkeypatch.setattr(StepTimingCollector, "record_batch", _seen_as(**changes))
+    booted = warm.boot()
+    assert booted.words == ("recorded", reason)
+    assert booted.runs[2:] == STOCK_RUNS
+    assert booted.tables == recorded.tables
