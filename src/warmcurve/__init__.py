@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from warmcurve.calibration import Plan, plan, profile_from
     from warmcurve.entry import Entry
     from warmcurve.errors import WarmcurveError
-    from warmcurve.fingerprint import fingerprint
     from warmcurve.outcome import Outcome, Reason
     from warmcurve.profile import CostCurve, CostProfile, Sample
     from warmcurve.report import BootReport, ReportDirectory
@@ -43,7 +42,6 @@ _ROOMS = {
     "VerifiedProfile": "sentinel",
     "WarmcurveError": "errors",
     "drive": "boot",
-    "fingerprint": "fingerprint",
     "plan": "calibration",
     "profile_from": "calibration",
 }
@@ -70,7 +68,6 @@ __all__ = [
     "WarmcurveError",
     "__version__",
     "drive",
-    "fingerprint",
     "plan",
     "profile_from",
 ]

@@ -143,7 +143,5 @@ def _sweep(directory: int, now: float) -> None:
 
 def write_error(path: Path, error: OSError) -> StoreError:
     """The closed vocabulary's word for a failed write."""
-    if isinstance(error, StoreError):
-        return error
     reason = _WRITE_REASONS.get(error.errno or 0, Reason.STORE_UNAVAILABLE)
     return StoreError(reason, f"{path}: {error.strerror}")

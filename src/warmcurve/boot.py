@@ -23,6 +23,7 @@ the engine's adapter catches it at its edge, lets the engine calibrate as it doe
 `Boot.abandon`.
 """
 
+import json
 import os
 import platform
 import time
@@ -38,7 +39,7 @@ from warmcurve._version import __version__
 from warmcurve.calibration import Plan
 from warmcurve.entry import Entry
 from warmcurve.errors import EntryError, FactorError, InstallRefused, ProfileError, StoreError
-from warmcurve.fingerprint import Factors, Value, fingerprint
+from warmcurve.fingerprint import Factors, Value, canonical, fingerprint
 from warmcurve.outcome import Outcome, Reason, Step
 from warmcurve.profile import CostProfile, Sample
 from warmcurve.report import BootReport
@@ -137,7 +138,7 @@ class Boot:
             self._miss(Reason.NOTHING_CAPTURED, "no captured size")
             return (yield from self._calibrate(store=False))
         try:
-            self._factors = {**self._read_factors(), "calibration": _described(self._plan)}
+            self._factors = self._keyed(self._read_factors())
             self._digest = fingerprint(self._factors)
         except FactorError as error:
             self._miss(error.reason, error.detail)
@@ -157,6 +158,13 @@ class Boot:
                     return self._report(Outcome.REUSED, None)
         return (yield from self._calibrate(store=True))
 
+    def _keyed(self, factors: Factors) -> dict[str, Value]:
+        """The engine's factors and the plan, as a tree of our own that nobody changes any more."""
+        if "plan" in factors:
+            raise FactorError(Reason.FACTOR_INVALID, "plan", "this name is the boot's own")
+        keyed: dict[str, Value] = json.loads(canonical({**factors, "plan": _described(self._plan)}))
+        return keyed
+
     def _load(self, digest: str) -> CostProfile | None:
         self.step = Step.GET
         try:
@@ -175,21 +183,18 @@ class Boot:
             if error.reason is not Reason.ENTRY_SCHEMA:
                 self._store.set_aside(digest)
             return None
-        profile = found.profile
-        if len(profile.samples) != len(self._plan.runs) or profile.capture_limit != self._plan.captured[-1]:
-            detail = f"{len(profile.samples)} samples up to {profile.capture_limit} tokens"
-            self._miss(Reason.ENTRY_INCOMPLETE, f"{detail}; the plan has {len(self._plan.runs)} runs")
+        if problem := calibration.shortfall(self._plan, found.profile):
+            self._miss(Reason.ENTRY_INCOMPLETE, problem)
             return None
         recorded_ms = found.conditions.get("calibration_ms")
-        if isinstance(recorded_ms, int | float):
-            self._recorded_ms = float(recorded_ms)
-        return profile
+        self._recorded_ms = recorded_ms if type(recorded_ms) is float else None
+        return found.profile
 
     def _verify(self, profile: CostProfile) -> Generator[Request, Samples, VerifiedProfile | None]:
+        self.step = Step.SENTINEL
         asked = sentinel.choose(self._plan.captured, self._draw)
         samples: Samples = ()
         for rounds in range(1, sentinel.ROUNDS + 1):
-            self.step = Step.SENTINEL
             self._sentinel_runs += len(asked)
             samples += yield Replay(asked)
             verdict = sentinel.judge(profile, asked * rounds, samples, self._settings.limits)
@@ -217,33 +222,31 @@ class Boot:
             if flaw:
                 raise flaw
             recorded = self._entry(samples)
-        except ProfileError as error:
-            self._detail = error.detail
-            return self._report(Outcome.UNRECORDED, error.reason)
-        self.step = Step.PUT
-        try:
+            self.step = Step.PUT
             self._store.put(recorded.digest, entry.encode(recorded))
-        except StoreError as error:
+        except (ProfileError, EntryError, StoreError) as error:
             self._detail = error.detail
             return self._report(Outcome.UNRECORDED, error.reason)
         return self._report(Outcome.RECORDED, None if self._missed is Reason.ABSENT else self._missed)
 
     def _entry(self, samples: Samples) -> Entry:
-        if len(samples) != len(self._plan.runs):
-            raise ProfileError(f"{len(samples)} samples of {len(self._plan.runs)} runs")
+        profile = calibration.profile_from(samples, self._plan.captured[-1])
+        if problem := calibration.shortfall(self._plan, profile):
+            raise ProfileError(problem)
         assert self._factors is not None
+        conditions = {
+            "recorded_at": self._clock.now().isoformat(timespec="seconds"),
+            "host": platform.node(),
+            "warmcurve": __version__,
+            "calibration_ms": self._calibration_ms(),
+            **self._conditions,
+        }
         return Entry(
             factors=self._factors,
             engine=self._engine,
-            protocol=entry.Protocol(replays=len(self._plan.runs) // len(self._plan.sizes())),
-            profile=calibration.profile_from(samples, self._plan.captured[-1]),
-            conditions={
-                "recorded_at": self._clock.now().isoformat(timespec="seconds"),
-                "host": platform.node(),
-                "warmcurve": __version__,
-                "calibration_ms": self._calibration_ms(),
-                **self._conditions,
-            },
+            protocol=entry.protocol(replays=len(self._plan.runs) // len(self._plan.sizes())),
+            profile=profile,
+            conditions={name: value for name, value in conditions.items() if _writable(name) and _writable(value)},
         )
 
     def abandon(self, reason: Reason, error: BaseException, *, calibration_runs: int) -> BootReport:
@@ -284,6 +287,13 @@ class Boot:
             limits=self._settings.limits,
             factors=None if hit else self._factors,
         )
+
+
+def _writable(value: str | float | None) -> bool:
+    """Whether JSON can hold it: a host's name may be no Unicode, a reading no number. Conditions only inform."""
+    if isinstance(value, str):
+        return value.isascii() or value == value.encode("utf-8", "replace").decode()
+    return value is None or abs(value) < 1e15  # false for a NaN
 
 
 def _described(plan: Plan) -> Value:

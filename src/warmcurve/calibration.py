@@ -62,6 +62,22 @@ def profile_from(samples: Iterable[Sample], capture_limit: int) -> CostProfile:
     return CostProfile(_median_curve(verify), _median_curve(draft), capture_limit, kept)
 
 
+def shortfall(plan: Plan, profile: CostProfile) -> str | None:
+    """In which way these samples are not those of the plan's runs, or None.
+
+    An engine may trim a run of the eager tail to what its token budget leaves beside the drafter's positions, as vLLM
+    does (`GPUModelRunner._dummy_run`); a captured size is replayed as it is.
+    """
+    if len(profile.samples) != len(plan.runs):
+        return f"{len(profile.samples)} samples for {len(plan.runs)} runs"
+    if profile.captured() != plan.captured:
+        return f"costs of the captured sizes {list(profile.captured())}, the plan has {list(plan.captured)}"
+    for tokens, sample in zip(plan.runs, profile.samples, strict=True):
+        if sample.tokens != tokens and (tokens in plan.captured or sample.tokens > tokens):
+            return f"a sample of {sample.tokens} tokens for a run of {tokens}"
+    return None
+
+
 def _median_curve(grouped: dict[int, list[float]]) -> CostCurve:
     sizes = tuple(sorted(grouped))
     return CostCurve(sizes, tuple(median(grouped[size]) for size in sizes))

@@ -11,7 +11,7 @@ that is not finite, the factors must hash to the digest asked for, and the curve
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
@@ -41,10 +41,15 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     replays: int
-    statistic: str = "median"
-    unit: str = "ms"
-    lookup_captured: str = "step"
-    lookup_tail: str = "linear"
+    statistic: Literal["median"]
+    unit: Literal["ms"]
+    lookup_captured: Literal["step"]
+    lookup_tail: Literal["linear"]
+
+
+def protocol(replays: int) -> Protocol:
+    """The one protocol of this schema."""
+    return Protocol(replays, statistic="median", unit="ms", lookup_captured="step", lookup_tail="linear")
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,11 +67,14 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(entry: Entry) -> bytes:
-    """Raises `FactorError` where the factors have no canonical form."""
+    """Raises `FactorError` where the factors have no canonical form, `EntryError` for what no reader would take."""
     fingerprint(entry.factors)
     payload = msgspec.json.encode(entry)
     header = Header(FORMAT, SCHEMA, hashlib.sha256(payload).hexdigest(), len(payload))
-    return msgspec.json.encode(header) + b"\n" + payload + b"\n"
+    data = msgspec.json.encode(header) + b"\n" + payload + b"\n"
+    if len(data) > MAX_BYTES:
+        raise EntryError(Reason.ENTRY_TOO_LARGE, f"{len(data)} bytes, at most {MAX_BYTES}")
+    return data
 
 
 def decode(data: bytes, digest: str | None = None) -> Entry:
@@ -100,7 +108,8 @@ def _checked_payload(data: bytes) -> bytes:
     except msgspec.ValidationError as error:
         raise EntryError(Reason.ENTRY_MALFORMED, f"header: {error}") from error
     if len(rest) < header.length + 1:
-        raise EntryError(Reason.ENTRY_TRUNCATED, f"{len(rest)} bytes follow the header, {header.length + 1} declared")
+        # Not how many: Python refuses to print integers of thousands of digits, and a header may declare one.
+        raise EntryError(Reason.ENTRY_TRUNCATED, f"{len(rest)} bytes follow the header, which declares more")
     if header.length < 0 or rest[header.length :] != b"\n":
         raise EntryError(Reason.ENTRY_MALFORMED, "the payload does not end where the header says")
     payload = rest[: header.length]

@@ -7,6 +7,7 @@ RFC 8785, so another implementation finds the same digest.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
@@ -20,13 +21,17 @@ Factors: TypeAlias = Mapping[str, Value]
 
 # RFC 8785 takes numbers as IEEE doubles: beyond this an integer has no unique double.
 _LARGEST: Final = 2**53 - 1
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def canonical(factors: Factors) -> bytes:
     """Bytes that two trees share exactly if they are equal. Raises `FactorError` for any other type of value."""
     tree = dict(factors)
-    _check(tree, "")
-    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    try:
+        _check(tree, "")
+        text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise FactorError(Reason.FACTOR_INVALID, "factors", "nested too deep, or contained in themselves") from None
     return text.encode("utf-8")
 
 
@@ -44,7 +49,9 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def diff(left: Factors, right: Factors) -> tuple[Difference, ...]:
-    """The leaves in which two trees differ, by dotted name, in order. Lists are compared whole."""
+    """The leaves in which two trees differ, by dotted name, in order. Lists are compared whole; a key that is not a
+    plain word stands in quotes.
+    """
     ours, theirs = dict(_leaves(left, "")), dict(_leaves(right, ""))
     names = sorted(ours.keys() | theirs.keys())
     return tuple(
@@ -77,7 +84,13 @@ def _check_map(fields: dict[Any, Any], name: str) -> None:
     for key, item in fields.items():
         if type(key) is not str or not key.isascii():
             raise FactorError(Reason.FACTOR_INVALID, name, f"key is not ASCII text: {key!r:.80}")
-        _check(item, f"{name}.{key}" if name else key)
+        _check(item, _below(name, key))
+
+
+def _below(name: str, key: str) -> str:
+    # Names of modules have dots of their own.
+    part = key if _WORD.fullmatch(key) else json.dumps(key)
+    return f"{name}.{part}" if name else part
 
 
 def _encodable(text: str) -> bool:
@@ -90,5 +103,5 @@ def _encodable(text: str) -> bool:
 
 def _leaves(value: object, name: str) -> list[tuple[str, str]]:
     if isinstance(value, Mapping) and (value or not name):
-        return [leaf for key, item in value.items() for leaf in _leaves(item, f"{name}.{key}" if name else key)]
+        return [leaf for key, item in value.items() for leaf in _leaves(item, _below(name, key))]
     return [(name, json.dumps(value, sort_keys=True, ensure_ascii=False))]

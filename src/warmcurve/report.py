@@ -5,6 +5,8 @@
 The newest reports are kept, so that the directory stays small.
 """
 
+import json
+import math
 import os
 import secrets
 import socket
@@ -16,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from warmcurve import _files
+from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
 from warmcurve.sentinel import Evidence, Limits
 
@@ -95,7 +98,7 @@ class ReportDirectory:
     def write(self, report: BootReport) -> Path:
         moment = report.at.replace(":", "").replace("-", "")
         name = f"{moment}-{socket.gethostname().replace('/', '_')[:64]}-{report.pid}-{secrets.token_hex(2)}.json"
-        data = msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+        data = json.dumps(_plain(report), indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
         try:
             with (
                 _files.open_directory(self.directory, trust_group=self._trust_group, create=True),
@@ -105,6 +108,8 @@ class ReportDirectory:
                 for old in sorted(_names(reports))[:-KEPT]:
                     with suppress(OSError):
                         os.unlink(old, dir_fd=reports)
+        except StoreError:
+            raise
         except OSError as error:
             raise _files.write_error(self._reports / name, error) from error
         return self._reports / name
@@ -115,6 +120,21 @@ class ReportDirectory:
             return tuple(self._reports / name for name in sorted(_names(self._reports)))
         except OSError:
             return ()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of a report: paths and host names may be no Unicode, and an engine's numbers none at all."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, int) else type(value).__qualname__
 
 
 def _names(directory: int | Path) -> list[str]:

@@ -80,6 +80,9 @@ class VerifiedProfile:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"cannot set {name}: a verified profile is frozen")
 
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"cannot delete {name}: a verified profile is frozen")
+
     def __reduce__(self) -> NoReturn:
         # Copies and pickles would be built without a verdict.
         raise TypeError("a verified profile cannot be copied or pickled")
@@ -121,16 +124,18 @@ def judge(
 
     readings = []
     for size, replays in grouped.items():
-        reading = _read(profile, replays)
+        reading = _read(profile, size, replays)
         if reading is None:
-            first = replays[0]
-            detail = f"no cost is stored for {first.tokens} tokens of {first.requests} requests (asked for {size})"
+            ran = ", ".join(f"{sample.tokens} tokens of {sample.requests} requests" for sample in replays)
+            detail = f"asked for {size} tokens, ran {ran}: no such point is stored"
             return Rejected(Reason.SENTINEL_OFF_GRID, detail, final=True)
         readings.append(reading)
 
     ratios = [ratio for reading in readings for ratio in (reading.verify_ratio, reading.draft_ratio)]
     low, high = min(ratios), max(ratios)
-    evidence = Evidence(tuple(readings), scale=1 / math.sqrt(low * high), loss_bound=1 - low / high)
+    if not 0 < low <= high < math.inf:
+        return Rejected(Reason.SENTINEL_SCALE, "times too short or too long to be compared", final=not low > 0)
+    evidence = Evidence(tuple(readings), scale=1 / math.sqrt(low) / math.sqrt(high), loss_bound=1 - low / high)
     if not limits.scale_low <= low <= high <= limits.scale_high:
         detail = (
             f"measured / stored is {low:.3g} to {high:.3g}, allowed {limits.scale_low:.3g} to {limits.scale_high:.3g}"
@@ -142,8 +147,8 @@ def judge(
     return VerifiedProfile(profile, evidence, _VERDICT)
 
 
-def _read(profile: CostProfile, replays: list[Sample]) -> Reading | None:
-    tokens, requests = replays[0].tokens, replays[0].requests
+def _read(profile: CostProfile, tokens: int, replays: list[Sample]) -> Reading | None:
+    requests = replays[0].requests
     stored_verify, stored_draft = profile.verify.at(tokens), profile.draft.at(requests)
     same = all((sample.tokens, sample.requests) == (tokens, requests) for sample in replays)
     if not same or tokens > profile.capture_limit or stored_verify is None or stored_draft is None:

@@ -10,6 +10,7 @@ The switch that turns an engine's adapter on is the adapter's own.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Self
 
@@ -31,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True):
         """Raises `SettingsError`, which names the variable and what it takes."""
         default = Limits()
         low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
-        high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=math.inf)
+        high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
         regret = _number(environment, "WARMCURVE_MAX_REGRET", default.max_regret, least=0, most=1)
         return cls(Limits(low, high, regret), flag(environment, "WARMCURVE_TRUST_GROUP"))
 

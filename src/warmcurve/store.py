@@ -91,6 +91,8 @@ class DirectoryStore:
                     # rename replaces files, links and pipes, but no directory.
                     _move_aside(entries, name)
                     _files.publish(entries, name, data)
+        except StoreError:
+            raise
         except OSError as error:
             raise _files.write_error(self._entries / name, error) from error
 
@@ -116,6 +118,8 @@ class DirectoryStore:
                 return True
         except FileNotFoundError:
             return False
+        except StoreError:
+            raise
         except OSError as error:
             raise _files.write_error(self._entries / name, error) from error
 

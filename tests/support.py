@@ -1,0 +1,38 @@
+"""What several tests build: one boot on a scripted engine, and what this user and machine are able to do."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from warmcurve.boot import Boot, drive
+from warmcurve.report import BootReport
+from warmcurve.settings import Settings
+from warmcurve.store import Store
+from warmcurve.testing import ScriptedEngine
+
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+
+
+def boot_of(engine: ScriptedEngine, store: Store, **changes) -> Boot:
+    given: dict[str, Any] = {
+        "engine": "scripted 1.0",
+        "plan": engine.plan,
+        "read_factors": lambda: {"device": "example", "model": {"revision": "0123"}},
+        "store": store,
+        "settings": Settings(),
+        "clock": engine.clock,
+        "draw": lambda n: n // 2,
+    }
+    return Boot(**(given | changes))
+
+
+def boot(engine: ScriptedEngine, store: Store, **changes) -> BootReport:
+    return drive(boot_of(engine, store, **changes), engine)
+
+
+def run(*command: str | Path) -> bool:
+    """Whether a command of the system succeeds."""
+    try:
+        return subprocess.run([str(word) for word in command], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False

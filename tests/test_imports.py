@@ -1,0 +1,135 @@
+"""Rooms import downwards only, and the core nothing but the standard library and msgspec."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import warmcurve
+
+ROOT = Path(warmcurve.__file__).parent
+# From the ground up: a room may import its own floor and those below, in no circle.
+FLOORS = (
+    {"_version", "outcome"},
+    {"errors"},
+    {"profile", "_files"},
+    {"sentinel", "calibration", "fingerprint", "planner", "vote"},
+    {"settings", "report"},
+    {"entry"},
+    {"store"},
+    {"boot"},
+    {"vllm", "embedded", "testing"},
+    {"cli"},
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+ENGINES = {"vllm", "embedded", "testing", "cli"}
+CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "vote"})
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(path: Path) -> set[str]:
+    """All modules that a file imports anywhere, also inside functions; `from package import name` as both."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            found |= {node.module or "", *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+MODULES = {_module(path): path for path in sorted(ROOT.rglob("*.py"))}
+GRAPH = {module: {name for name in _imported(path) if name in MODULES} - {module} for module, path in MODULES.items()}
+
+
+def _room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def test_every_room_has_a_floor():
+    """No room stands outside the order."""
+    assert {_room(module) for module in MODULES if module != "warmcurve"} <= FLOOR.keys()
+
+
+def test_imports_go_down():
+    """No room imports one from a floor above, and the package's own page imports lazily what it lends its name to."""
+    for module, imported in GRAPH.items():
+        for name in imported - {"warmcurve"}:
+            if module != "warmcurve":
+                assert FLOOR[_room(module)] >= FLOOR[_room(name)], f"{module} imports {name}"
+
+
+def test_engines_do_not_meet():
+    """An engine's adapter imports no other engine, and nothing but tests imports the stand-ins of tests."""
+    for module, imported in GRAPH.items():
+        rooms = {_room(name) for name in imported if name != "warmcurve"} & ENGINES
+        if module != "warmcurve":
+            assert rooms <= {_room(module)} | ({"vllm", "embedded"} if _room(module) == "cli" else set())
+
+
+def test_imports_have_no_circle():
+    """The rooms' modules can be loaded one after the other."""
+    plain = {
+        module: {name for name in imported if not module.startswith(f"{name}.")} for module, imported in GRAPH.items()
+    }
+    del plain["warmcurve"]
+    packages = {module for module in plain if any(other.startswith(f"{module}.") for other in plain)}
+    assert tuple(
+        TopologicalSorter({m: i - {"warmcurve"} for m, i in plain.items() if m not in packages}).static_order()
+    )
+
+
+def _loaded(statement: str) -> set[str]:
+    """What a clean interpreter has loaded after a statement, beyond what it starts with."""
+    program = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*sorted(set(sys.modules) - before))"
+    words = [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{program}"]
+    return set(subprocess.run(words, capture_output=True, check=True, text=True).stdout.split())
+
+
+def _tops(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize("room", CORE)
+def test_the_core_needs_the_standard_library_and_msgspec(room: str):
+    """Each core room, alone in a clean interpreter, loads the standard library, msgspec and rooms not above it."""
+    loaded = _loaded(f"import warmcurve.{room}")
+    assert _tops(loaded) - sys.stdlib_module_names <= {"warmcurve"} | _tops(_loaded("import msgspec"))
+    rooms = {_room(name) for name in loaded if name.startswith("warmcurve.")}
+    assert max(FLOOR[each] for each in rooms) == FLOOR[room]
+
+
+def test_the_package_alone_loads_no_room():
+    """Importing the package loads its version and nothing else of it, nor msgspec."""
+    loaded = {name for name in _loaded("import warmcurve") if name.partition(".")[0] in {"warmcurve", "msgspec"}}
+    assert loaded == {"warmcurve", "warmcurve._version"}
+
+
+def test_every_public_name_is_lent():
+    """Each name of the public interface is the one of its room, however often and in whatever order it is asked for."""
+    program = """
+import random
+names = sorted(set(warmcurve.__all__) - {"__version__"})
+first = {name: getattr(warmcurve, name) for name in names}
+import warmcurve.boot, warmcurve.store, warmcurve.report
+for name in names:
+    assert getattr(warmcurve, name) is first[name], name
+    assert first[name].__name__ == name, name
+"""
+    _loaded(f"import warmcurve\n{program}")
+    _loaded(f"import warmcurve, warmcurve.boot\n{program}")
+
+
+def test_public_names_are_sorted_and_complete():
+    """The list of public names is in order, and a name that is not on it is an AttributeError."""
+    assert sorted(warmcurve.__all__) == warmcurve.__all__
+    with pytest.raises(AttributeError, match="nothing_of_this_name"):
+        warmcurve.nothing_of_this_name  # noqa: B018

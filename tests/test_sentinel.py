@@ -1,0 +1,248 @@
+"""The verdict accepts exactly what the limits allow, and nothing but the verdict makes a verified profile."""
+
+import copy
+import math
+import pickle
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from warmcurve.calibration import profile_from
+from warmcurve.outcome import Reason
+from warmcurve.profile import CostCurve, CostProfile, Sample
+from warmcurve.sentinel import ROUNDS, Evidence, Limits, Rejected, VerifiedProfile, choose, judge
+
+SIZES = (1, 2, 4, 8)
+PROFILE = profile_from([Sample(size, size, 8.0 * size, 2.0, full_graph=True) for size in SIZES], capture_limit=4)
+GOOD = Sample(4, 4, 32.0, 2.0, full_graph=True)
+
+
+def _verified() -> VerifiedProfile:
+    verdict = judge(PROFILE, (4,), (GOOD,), Limits())
+    assert isinstance(verdict, VerifiedProfile)
+    return verdict
+
+
+def _sample(size: int, verify_ratio: float, draft_ratio: float) -> Sample:
+    return Sample(size, size, 8.0 * size * verify_ratio, 2.0 * draft_ratio, full_graph=True)
+
+
+def _changed(**changes) -> Sample:
+    return msgspec.structs.replace(GOOD, **changes)
+
+
+RATIO = st.floats(1e-3, 1e3)
+LIMITS = st.builds(Limits, st.floats(0, 1), st.floats(1, math.inf), st.floats(0, 1))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((1, 2, 4)), RATIO, RATIO), min_size=1, max_size=3, unique_by=lambda r: r[0]),
+    LIMITS,
+)
+def test_a_profile_is_verified_exactly_inside_the_limits(readings: list[tuple[int, float, float]], limits: Limits):
+    """One replay a size: accepted if and only if every ratio and the loss bound lie in the limits."""
+    samples = [_sample(*reading) for reading in readings]
+    ratios = [ratio for sample in samples for ratio in (sample.verify_ms / (8.0 * sample.tokens), sample.draft_ms / 2)]
+    low, high = min(ratios), max(ratios)
+    scale = limits.scale_low <= low <= high <= limits.scale_high
+    shape = 1 - low / high <= limits.max_regret
+    verdict = judge(PROFILE, [sample.tokens for sample in samples], samples, limits)
+    assert isinstance(verdict, VerifiedProfile) == (scale and shape)
+    if isinstance(verdict, VerifiedProfile):
+        assert verdict.profile is PROFILE
+    else:
+        assert verdict.reason is (Reason.SENTINEL_SHAPE if scale else Reason.SENTINEL_SCALE)
+        assert verdict.final == (low < limits.scale_low)
+    assert verdict.evidence is not None
+    assert verdict.evidence.loss_bound == 1 - low / high
+    assert verdict.evidence.scale == pytest.approx(1 / math.sqrt(low * high))
+
+
+COSTS = st.lists(st.floats(0.1, 100), min_size=4, max_size=4)
+DRIFTS = st.lists(st.floats(0.5, 2), min_size=4, max_size=4)
+TOKENS = st.lists(st.floats(0.1, 50), min_size=4, max_size=4)
+
+
+@given(COSTS, DRIFTS, TOKENS)
+def test_the_bound_holds_for_every_plan(stored: list[float], drifts: list[float], tokens: list[float]):
+    """Planning with stored costs reaches at least m / M of the best throughput, if all true costs lie within m and M
+    times the stored ones.
+    """
+    true = [cost * drift for cost, drift in zip(stored, drifts, strict=True)]
+    chosen = max(range(4), key=lambda size: tokens[size] / stored[size])
+    best = max(tokens[size] / true[size] for size in range(4))
+    assert tokens[chosen] / true[chosen] >= best * (1 - 1e-9) * min(drifts) / max(drifts)
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=ROUNDS, max_size=ROUNDS))
+def test_medians_count_over_rounds(ratios: list[float]):
+    """Of several replays of a size the median is judged."""
+    samples = [_sample(4, ratio, 1) for ratio in ratios]
+    verdict = judge(PROFILE, [4] * ROUNDS, samples, Limits(0, math.inf, 1))
+    assert verdict.evidence is not None
+    (reading,) = verdict.evidence.readings
+    assert (reading.replays, reading.verify_ms) == (ROUNDS, sorted(sample.verify_ms for sample in samples)[1])
+
+
+@pytest.mark.parametrize(
+    ("asked", "samples", "reason"),
+    [
+        ((4, 4), (GOOD,), Reason.SENTINEL_MISSING),
+        ((4,), (GOOD, GOOD), Reason.SENTINEL_MISSING),
+        ((4,), (), Reason.SENTINEL_MISSING),
+        *(((4,), (_changed(verify_ms=ms),), Reason.SENTINEL_MISSING) for ms in (0.0, -0.0, -1, math.nan, math.inf)),
+        *(((4,), (_changed(draft_ms=ms),), Reason.SENTINEL_MISSING) for ms in (0.0, -0.0, -1, math.nan, -math.inf)),
+        ((4, 4), (GOOD, _changed(full_graph=False)), Reason.SENTINEL_NOT_FULL_GRAPH),
+        ((3,), (_changed(tokens=3),), Reason.SENTINEL_OFF_GRID),
+        ((4,), (_changed(requests=3),), Reason.SENTINEL_OFF_GRID),
+        ((4, 4), (GOOD, _changed(requests=2)), Reason.SENTINEL_OFF_GRID),
+        ((4, 4), (_changed(tokens=2), GOOD), Reason.SENTINEL_OFF_GRID),
+        ((8,), (_changed(tokens=8),), Reason.SENTINEL_OFF_GRID),
+    ],
+)
+def test_what_says_nothing_is_final(asked: tuple[int, ...], samples: tuple[Sample, ...], reason: Reason):
+    """Timings that are missing, no numbers, not full graphs or off the grid are rejected for good, without evidence."""
+    verdict = judge(PROFILE, asked, samples, Limits(0, math.inf, 1))
+    assert isinstance(verdict, Rejected)
+    assert (verdict.reason, verdict.final, verdict.evidence) == (reason, True, None)
+
+
+@pytest.mark.parametrize("replayed", [1, 2])
+def test_a_replay_of_another_size_is_off_the_grid(replayed: int):
+    """A sentinel that ran with another size than the one asked for says nothing about that one, stored or not."""
+    verdict = judge(PROFILE, (4,), (_sample(replayed, 1, 1),), Limits())
+    assert isinstance(verdict, Rejected)
+    assert verdict.reason is Reason.SENTINEL_OFF_GRID
+
+
+def test_the_order_of_checks():
+    """What is missing comes before what is no full graph, then the grid, then scale, then shape."""
+    off_grid, eager = _changed(tokens=3), _changed(full_graph=False)
+    wild, mild, nothing = _sample(1, 9, 9), _sample(2, 2, 2), _changed(verify_ms=math.nan)
+    cases: list[tuple[list[Sample], Reason]] = [
+        ([nothing, eager, off_grid, wild, mild, GOOD], Reason.SENTINEL_MISSING),
+        ([off_grid, wild, mild, eager, GOOD], Reason.SENTINEL_NOT_FULL_GRAPH),
+        ([wild, mild, off_grid, GOOD], Reason.SENTINEL_OFF_GRID),
+        ([mild, wild, GOOD], Reason.SENTINEL_SCALE),
+        ([mild, GOOD], Reason.SENTINEL_SHAPE),
+    ]
+    for samples, reason in cases:
+        verdict = judge(PROFILE, [sample.tokens for sample in samples], samples, Limits())
+        assert isinstance(verdict, Rejected)
+        assert verdict.reason is reason
+
+
+@pytest.mark.parametrize("ms", [5e-324, 1e-200, 1e-160, 1e200, 1.7e308])
+@pytest.mark.parametrize("other", [None, 5e-324, 1.7e308])
+@pytest.mark.parametrize("limits", [Limits(), Limits(0, math.inf, 1)])
+def test_any_positive_time_gets_a_verdict(ms: float, other: float | None, limits: Limits):
+    """Times whose ratios are beyond the range of numbers are judged like others, and rejected by sane limits."""
+    samples = (_changed(verify_ms=ms, draft_ms=other or ms), GOOD, _changed(verify_ms=ms, draft_ms=other or ms))
+    for count in (1, 3):
+        verdict = judge(PROFILE, [4] * count, samples[:count], limits)
+        assert isinstance(verdict, Rejected) or limits.scale_low == 0
+        written = msgspec.json.encode(verdict.evidence)
+        assert msgspec.json.decode(written, type=Evidence | None) == verdict.evidence  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(5e-324, 1.7e308), min_size=4, max_size=4), LIMITS)
+def test_no_times_break_the_verdict(ms: list[float], limits: Limits):
+    """For stored and measured times of any size there is a verdict, and its evidence can be written."""
+    stored = CostProfile(CostCurve((1,), (ms[0],)), CostCurve((1,), (ms[1],)), 1, ())
+    verdict = judge(stored, (1,), (Sample(1, 1, ms[2], ms[3], full_graph=True),), limits)
+    written = msgspec.json.encode(verdict.evidence)
+    assert msgspec.json.decode(written, type=Evidence | None) == verdict.evidence
+
+
+@pytest.mark.parametrize("limits", [Limits(math.nan), Limits(scale_high=math.nan), Limits(max_regret=math.nan)])
+def test_limits_that_are_no_numbers_allow_nothing(limits: Limits):
+    """A limit that is not a number is kept by no timing."""
+    assert isinstance(judge(PROFILE, (4,), (GOOD,), limits), Rejected)
+
+
+def test_the_limits_themselves_are_allowed():
+    """Ratios and a loss bound that reach the limits exactly are accepted; the next number beyond is not."""
+    limits = Limits(0.5, 2.0, 0.5)
+    assert isinstance(judge(PROFILE, (4,), (_sample(4, 0.5, 1.0),), limits), VerifiedProfile)
+    assert isinstance(judge(PROFILE, (4,), (_sample(4, 2.0, 1.0),), limits), VerifiedProfile)
+    for beyond in (math.nextafter(0.5, 0), math.nextafter(2.0, 3)):
+        assert isinstance(judge(PROFILE, (4,), (_sample(4, beyond, 1.0),), limits), Rejected)
+
+
+EVIDENCE = _verified().evidence
+
+
+def test_only_the_verdict_makes_a_verified_profile():
+    """Whoever is not the verdict gets a TypeError."""
+    with pytest.raises(TypeError, match="verdict"):
+        VerifiedProfile(PROFILE, EVIDENCE)
+    with pytest.raises(TypeError, match="verdict"):
+        VerifiedProfile(PROFILE, EVIDENCE, verdict=True)
+    with pytest.raises(TypeError):
+        VerifiedProfile.__new__(VerifiedProfile)  # type: ignore[call-arg]
+
+
+def test_a_verified_profile_is_not_copied():
+    """Neither a copy nor a pickle is made of a verified profile, alone or in something else."""
+    verified = _verified()
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps, lambda value: copy.deepcopy([value])):
+        with pytest.raises(TypeError, match="copied or pickled"):
+            attempt(verified)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="copied or pickled"):
+            pickle.dumps(verified, protocol)
+
+
+def test_a_verified_profile_is_frozen():
+    """Its fields can be neither set nor deleted, and it takes no others."""
+    verified = _verified()
+    for name in ("profile", "evidence", "anything", "__class__"):
+        with pytest.raises(AttributeError):
+            setattr(verified, name, PROFILE)
+    for name in ("profile", "evidence"):
+        with pytest.raises(AttributeError):
+            delattr(verified, name)
+    assert not hasattr(verified, "__dict__")
+    with pytest.raises(AttributeError):
+        verified.profile.capture_limit = 2  # type: ignore[misc]
+    assert verified.profile is PROFILE
+
+
+def test_a_verified_profile_has_no_subclass():
+    """Type checkers are told that it is final."""
+    assert VerifiedProfile.__final__  # type: ignore[attr-defined]
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, unique=True).map(sorted), st.data())
+def test_the_largest_size_comes_first(captured: list[int], data: st.DataObject):
+    """The anchor is the largest captured size; the other is another one wherever there is one."""
+    anchor, other = choose(captured, lambda n: data.draw(st.integers(0, n - 1)))
+    assert anchor == captured[-1]
+    assert (other != anchor) == (len(captured) > 1)
+    assert other in captured
+
+
+@given(st.integers(2, 40))
+def test_every_other_size_is_drawn_equally(count: int):
+    """Each draw from [0, n) means one size, each size one draw."""
+    captured = range(1, count + 1)
+    drawn = Counter(choose(captured, {count - 1: index}.__getitem__)[1] for index in range(count - 1))
+    assert drawn == dict.fromkeys(captured[:-1], 1)
+
+
+@given(st.floats(0.4, 2.5), st.floats(0, 0.19))
+def test_a_common_factor_is_no_loss(factor: float, noise: float):
+    """A factor on all costs inside the scale is accepted together with noise inside the loss bound."""
+    assume(factor * (1 - noise) >= 0.4)
+    verdict = judge(PROFILE, (4, 2), (_sample(4, factor, factor * (1 - noise)), _sample(2, factor, factor)), Limits())
+    assert isinstance(verdict, VerifiedProfile) or factor > 2.5 * (1 - 1e-9) or factor * (1 - noise) < 0.4 * (1 + 1e-9)
+
+
+def test_evidence_is_complete():
+    """The evidence holds one reading a size, in the order asked for."""
+    verdict = judge(PROFILE, (4, 1, 4, 1), [_sample(4, 1, 1), _sample(1, 1.1, 1)] * 2, Limits())
+    assert isinstance(verdict.evidence, Evidence)
+    assert [(reading.tokens, reading.replays) for reading in verdict.evidence.readings] == [(4, 2), (1, 2)]

@@ -1,0 +1,76 @@
+"""The environment is parsed once, and what cannot be understood is named."""
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warmcurve.errors import SettingsError
+from warmcurve.outcome import Reason
+from warmcurve.sentinel import Limits
+from warmcurve.settings import Settings, flag
+
+LIMITS = {"WARMCURVE_SCALE_LOW": (0, 1), "WARMCURVE_SCALE_HIGH": (1, math.inf), "WARMCURVE_MAX_REGRET": (0, 1)}
+
+
+def test_an_empty_environment_gives_the_defaults():
+    """Unset, empty and blank variables are the documented defaults; those of others are not looked at."""
+    blank = dict.fromkeys((*LIMITS, "WARMCURVE_TRUST_GROUP"), " ")
+    for environment in ({}, blank, {"HOME": "/root", "WARMCURVE_OTHER": "nonsense"}):
+        assert Settings.from_environment(environment) == Settings(Limits(0.4, 2.5, 0.2), trust_group=False)
+
+
+def test_every_variable_is_read():
+    """Each variable sets its own field."""
+    environment = {"WARMCURVE_SCALE_LOW": "0.5", "WARMCURVE_SCALE_HIGH": " 2 ", "WARMCURVE_MAX_REGRET": "1e-1"}
+    found = Settings.from_environment(environment | {"WARMCURVE_TRUST_GROUP": "1"})
+    assert found == Settings(Limits(0.5, 2.0, 0.1), trust_group=True)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("text", ["nan", "-1", "-0.001", "one", "0,5", "0x1", "1e999999", "-inf", "\0", "0.5;", "50%"])
+def test_a_number_out_of_its_range_is_refused(name: str, text: str):
+    """A limit that is no number, or not in its range, is refused, and the refusal names variable and range."""
+    with pytest.raises(SettingsError, match=name) as refused:
+        Settings.from_environment({name: text})
+    assert refused.value.reason is Reason.SETTINGS_INVALID
+    assert "number from" in refused.value.detail
+
+
+@pytest.mark.parametrize(("name", "text"), [("WARMCURVE_SCALE_LOW", "1.01"), ("WARMCURVE_SCALE_HIGH", "0.99")])
+def test_limits_enclose_one(name: str, text: str):
+    """No pair of limits can turn a replay down that takes exactly the stored time."""
+    with pytest.raises(SettingsError):
+        Settings.from_environment({name: text})
+
+
+@given(st.sampled_from(list(LIMITS)), st.text() | st.floats().map(str))
+def test_any_text_is_a_limit_or_refused(name: str, text: str):
+    """Whatever stands in a variable gives a limit in its range, which can be written, or a SettingsError."""
+    try:
+        limits = Settings.from_environment({name: text}).limits
+    except SettingsError:
+        return
+    assert 0 <= limits.scale_low <= 1 <= limits.scale_high
+    assert 0 <= limits.max_regret <= 1
+    assert msgspec.json.decode(msgspec.json.encode(limits), type=Limits) == limits
+
+
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [*((text, True) for text in ("1", "true", "YES", " on ")), *((text, False) for text in ("", "0", "False", "no"))],
+)
+def test_a_flag_is_on_or_off(text: str, on: bool):
+    """A flag takes the usual words in any case."""
+    assert flag({"FLAG": text}, "FLAG") is on
+    assert flag({}, "FLAG") is False
+
+
+@pytest.mark.parametrize("text", ["2", "enable", "o n", "tru", "\ud800", "x" * 10_000])
+def test_a_flag_that_is_neither_is_refused(text: str):
+    """A word that is neither on nor off is refused, and quoted in a short text that can be written."""
+    with pytest.raises(SettingsError, match="FLAG") as refused:
+        flag({"FLAG": text}, "FLAG")
+    assert len(refused.value.detail.encode("utf-8")) < 200
