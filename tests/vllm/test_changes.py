@@ -21,7 +21,7 @@ def graphs(*sizes: int) -> dict[str, Any]:
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "K": (speculative(num_speculative_tokens=2), ["speculation.draft_tokens"]),
     "max_num_seqs": ({"max_num_seqs": 3}, ["scheduler.max_requests"]),
-    "captured sizes": (graphs(1, 2, 4, 8), ["calibration.captured"]),
+    "captured sizes": (graphs(1, 2, 4, 8), ["plan.captured"]),
     "token budget": ({"max_num_batched_tokens": 48}, ["scheduler.max_tokens"]),
     "another draft of the same class": (speculative(model=str(engine.MODELS / "draft-wide")), ["draft.model.weights"]),
     "profile context length": ({}, ["profile.context_len"]),
@@ -38,7 +38,7 @@ def test_a_change_is_a_miss(warm: Machine, recorded: Booted, change: str, monkey
     assert booted.words == ("recorded", None)
     assert booted.report is not None
     assert booted.report["missed"] == "absent"
-    captured = booted.report["factors"]["calibration"]["captured"]
+    captured = booted.report["factors"]["plan"]["captured"]
     assert booted.runs == list(plan(captured, overrides.get("max_num_batched_tokens", 64)).runs)
     assert len(warm.entries) == 2
     assert (warm.store / "v1" / recorded.entry.name).read_bytes() == recorded.data
