@@ -1,0 +1,48 @@
+"""Write docs/outcomes.md from the vocabulary, so that the headings of the docs are the words of the log.
+
+usage: python tools/outcomes.py
+"""
+
+from pathlib import Path
+
+from warmcurve.outcome import MEANINGS, Outcome, Reason
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "outcomes.md"
+_OUTCOMES = {
+    Outcome.REUSED: "The stored curves passed the sentinels and are installed. No calibration ran.",
+    Outcome.RECORDED: "The engine calibrated in full, and the result was stored for the next boot.",
+    Outcome.UNRECORDED: "The engine calibrated in full, as it does without warmcurve, and nothing was stored.",
+}
+_GROUPS = (
+    ("No stored curve to use", Reason.ABSENT),
+    ("A stored curve that was turned down", Reason.SENTINEL_MISSING),
+    ("A calibration that was not stored", Reason.FACTOR_UNKNOWN),
+    ("warmcurve stood aside", Reason.SEVERAL_RANKS),
+)
+_HEAD = """\
+# Outcomes and reasons
+
+Every boot ends in exactly one **outcome**. A **reason** says what kept it from its plain course; it is null for an
+entry that was accepted (`reused`) and for a first boot with nothing stored (`recorded`). A report also has `missed`,
+why no stored curve was used: it is the same word as the reason, except where the reason is why nothing could be stored.
+These words are the fields of the log line, of the boot report and of `warmcurve ls` and `verify`.
+
+This page is written by `tools/outcomes.py` from `warmcurve.outcome`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    starts = {first: title for title, first in _GROUPS}
+    parts = [_HEAD, "## Outcomes\n"]
+    parts += [f"### `{outcome}`\n\n{_OUTCOMES[outcome]}\n" for outcome in Outcome]
+    for reason in Reason:
+        if title := starts.get(reason):
+            parts.append(f"## {title}\n")
+        meaning = MEANINGS[reason]
+        parts.append(f"### `{reason}`\n\n{meaning.text}\n\n*What to do.* {meaning.remedy}\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
