@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import A, boot, boot_of
 from warmcurve import entry
-from warmcurve.boot import Calibrate, Install, Replay, Samples, SystemClock, drive
+from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples, SystemClock, drive
 from warmcurve.calibration import Plan, profile_from
 from warmcurve.errors import FactorError, ProfileError, StoreError
 from warmcurve.fingerprint import fingerprint
@@ -247,7 +247,7 @@ def test_sentinels_that_say_nothing_are_final(what: str, store: FaultStore):
     engine.runs.clear()
     report = boot(engine, store)
     assert _course(report) == (Outcome.RECORDED, reason, reason)
-    assert report.sentinel_runs == (4 if what == "times that overflow" else 2)
+    assert report.sentinel_runs == (6 if what == "times that overflow" else 2)
     assert len(engine.runs) == report.sentinel_runs + ALL_RUNS
     assert engine.installed is None
     assert report.log_line().count("\n") == 0
@@ -417,10 +417,11 @@ def test_the_plan_is_a_factor(engine: ScriptedEngine, store: FaultStore, warm: B
     assert len(store.list()) == 4
 
 
-def test_an_engine_may_not_hide_the_plan(engine: ScriptedEngine, store: FaultStore):
-    """Two engines whose factors differ get two entries, whatever the names of the factors."""
-    digests = {boot(engine, store, read_factors=lambda value=value: {"calibration": value}).digest for value in "ab"}
-    assert None in digests or len(digests) == 2
+@pytest.mark.parametrize("name", ["plan", "calibration"])
+def test_an_engine_may_not_hide_the_plan(engine: ScriptedEngine, store: FaultStore, name: str):
+    """Two engines whose factors differ never share an entry, whatever the names of the factors."""
+    digests = {boot(engine, store, read_factors=lambda value=value: {name: value}).digest for value in "ab"}
+    assert digests == {None} or len(digests) == 2
 
 
 def test_factors_that_change_later_change_nothing(engine: ScriptedEngine, store: FaultStore):
@@ -715,3 +716,18 @@ def test_curves_that_the_engine_disowns_are_not_stored(engine: ScriptedEngine, s
     assert _course(ended.value.value) == (Outcome.UNRECORDED, Reason.CALIBRATION_INVALID, Reason.ABSENT)
     assert ended.value.value.detail == "other curves"
     assert store.entries == {}
+
+
+def test_an_engine_whose_name_is_no_text_is_not_stored(engine: ScriptedEngine, store: FaultStore):
+    """A name that no entry can hold leaves the boot unrecorded."""
+    named = Boot(
+        engine="\udcff",
+        plan=engine.plan,
+        read_factors=dict,
+        store=store,
+        settings=Settings(),
+        clock=engine.clock,
+        draw=lambda n: 0,
+    )
+    report = drive(named, engine)
+    assert _course(report) == (Outcome.UNRECORDED, Reason.ENTRY_INVALID, Reason.ABSENT)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.calibration import REPLAYS, Plan, plan, profile_from
+from warmcurve.calibration import REPLAYS, Plan, plan, profile_from, shortfall
 from warmcurve.errors import ProfileError
 from warmcurve.profile import Sample
 
@@ -107,3 +107,48 @@ def test_unusable_samples_make_no_profile(samples: tuple[Sample, ...], limit: in
 def test_a_plan_lists_its_sizes_once():
     """The sizes of a plan are in increasing order, whatever the order of its runs."""
     assert Plan((4, 1, 4, 2), (1,)).sizes() == (1, 2, 4)
+
+
+PLANNED = plan((1, 2, 4), max_tokens=16, replays=1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "complete"),
+    [
+        ((1, 2, 4, 6, 8, 16), True),
+        ((1, 2, 4, 6, 8, 13), True),
+        ((1, 2, 4, 6, 8, 4), True),
+        ((1, 2, 4, 6, 8), False),
+        ((1, 2, 4, 6, 8, 16, 16), False),
+        ((1, 2, 4, 6, 8, 17), False),
+        ((1, 2, 4, 6, 8, 3), False),
+        ((1, 1, 4, 6, 8, 16), False),
+        ((1, 3, 4, 6, 8, 2), False),
+        ((2, 1, 4, 6, 8, 16), False),
+    ],
+)
+def test_a_profile_holds_every_run_of_the_plan(tokens: tuple[int, ...], complete: bool):
+    """There is one sample a run, in order, of its very size; a run of the eager tail alone may have been trimmed."""
+    samples = [Sample(size, 1, 1.0, 1.0, full_graph=True) for size in tokens]
+    assert (shortfall(PLANNED, profile_from(samples, 4)) is None) == complete
+
+
+def test_a_profile_of_another_capture_limit_falls_short():
+    """The captured sizes of the profile are those of the plan."""
+    samples = [Sample(size, 1, 1.0, 1.0, full_graph=True) for size in PLANNED.runs]
+    assert shortfall(PLANNED, profile_from(samples, 2))
+    assert shortfall(PLANNED, profile_from(samples, 6))
+
+
+def test_no_replay_of_a_captured_size_is_another_size():
+    """A captured size is replayed as it is, every time, also where all sizes are there."""
+    twice = plan((1, 2), max_tokens=2, replays=2)
+    samples = [Sample(size, 1, 1.0, 1.0, full_graph=True) for size in (1, 1, 2, 1)]
+    assert shortfall(twice, profile_from(samples, 2))
+
+
+@pytest.mark.parametrize("captured", [(2, 1), (1, 1), (1, 4, 2)])
+def test_captured_sizes_increase(captured: tuple[int, ...]):
+    """A plan of captured sizes in any other order would make a small one the anchor of the sentinels."""
+    with pytest.raises(ProfileError, match="increase"):
+        Plan((1, 2, 4), captured)

@@ -145,7 +145,15 @@ def test_any_positive_time_gets_a_verdict(ms: float, other: float | None, limits
         verdict = judge(PROFILE, [4] * count, samples[:count], limits)
         assert isinstance(verdict, Rejected) or limits.scale_low == 0
         written = msgspec.json.encode(verdict.evidence)
-        assert msgspec.json.decode(written, type=Evidence | None) == verdict.evidence  # type: ignore[arg-type]
+        assert msgspec.json.decode(written, type=Evidence | None) == verdict.evidence
+
+
+@pytest.mark.parametrize("ratio", [5e-324, 1e-310, 1e300])
+def test_evidence_of_any_ratio_can_be_read_again(ratio: float):
+    """The numbers of the evidence are numbers, so that the report which holds them can be read."""
+    stored = CostProfile(CostCurve((1,), (1.0,)), CostCurve((1,), (1.0,)), 1, ())
+    verdict = judge(stored, (1,), (Sample(1, 1, ratio, ratio, full_graph=True),), Limits(0, math.inf, 1))
+    assert msgspec.json.decode(msgspec.json.encode(verdict.evidence), type=Evidence | None) == verdict.evidence
 
 
 @given(st.lists(st.floats(5e-324, 1.7e308), min_size=4, max_size=4), LIMITS)

@@ -6,6 +6,7 @@ stored profile is the one the engine would have measured.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -20,11 +21,15 @@ class Plan(msgspec.Struct, frozen=True):
     """The runs of one full calibration.
 
     `runs` holds the number of target tokens of every run in order, repeats included; `captured` the sizes with a
-    captured graph, in increasing order (empty where nothing was captured).
+    captured graph, in increasing order (empty where nothing was captured). Raises `ProfileError` for any other order.
     """
 
     runs: tuple[int, ...]
     captured: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if any(a >= b for a, b in pairwise(self.captured)):
+            raise ProfileError("captured sizes do not increase")
 
     def sizes(self) -> tuple[int, ...]:
         return tuple(sorted(set(self.runs)))

@@ -69,7 +69,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def encode(entry: Entry) -> bytes:
     """Raises `FactorError` where the factors have no canonical form, `EntryError` for what no reader would take."""
     fingerprint(entry.factors)
-    payload = msgspec.json.encode(entry)
+    try:
+        payload = msgspec.json.encode(entry)
+    except UnicodeEncodeError as error:
+        raise EntryError(Reason.ENTRY_INVALID, "a lone surrogate") from error
     header = Header(FORMAT, SCHEMA, hashlib.sha256(payload).hexdigest(), len(payload))
     data = msgspec.json.encode(header) + b"\n" + payload + b"\n"
     if len(data) > MAX_BYTES:

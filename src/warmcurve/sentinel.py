@@ -133,9 +133,10 @@ def judge(
 
     ratios = [ratio for reading in readings for ratio in (reading.verify_ratio, reading.draft_ratio)]
     low, high = min(ratios), max(ratios)
-    if not 0 < low <= high < math.inf:
-        return Rejected(Reason.SENTINEL_SCALE, "times too short or too long to be compared", final=not low > 0)
-    evidence = Evidence(tuple(readings), scale=1 / math.sqrt(low) / math.sqrt(high), loss_bound=1 - low / high)
+    if not 1e-9 < low <= high < 1e9:
+        detail = "times too short or too long to be compared"
+        return Rejected(Reason.SENTINEL_SCALE, detail, final=low < limits.scale_low)
+    evidence = Evidence(tuple(readings), scale=1 / math.sqrt(low * high), loss_bound=1 - low / high)
     if not limits.scale_low <= low <= high <= limits.scale_high:
         detail = (
             f"measured / stored is {low:.3g} to {high:.3g}, allowed {limits.scale_low:.3g} to {limits.scale_high:.3g}"
