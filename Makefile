@@ -1,0 +1,80 @@
+# GNU make 4.3. Every target makes what it needs from a bare Python 3.11 or newer with venv and pip.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help test test-fast lint demo-vllm test-releases bench-startup clean overlay
+
+# The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
+  $(name) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))' 2>/dev/null),$(name))))
+RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
+
+ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
+# WARMCURVE_VLLM_CPU and its directory on PYTHONPATH: the stand-ins, in this process and in those that vLLM spawns.
+VLLM := WARMCURVE_VLLM_CPU=1 OMP_NUM_THREADS=1
+VLLM_PATH := $(CURDIR)/build/overlay:$(CURDIR)/examples/vllm_cpu
+# vLLM and what it imports warn of their own affairs: only our core tests turn warnings into errors.
+VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | column -t -s '|'
+
+test: test-fast overlay ## the core tests, then those that boot the real vLLM on the CPU
+	@vllm=$$($(ENVIRONMENT))
+	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" $(VLLM_PYTEST) tests/vllm
+
+test-fast: .venv/.installed ## the core tests alone
+	@.venv/bin/python -m pytest tests --ignore=tests/vllm
+
+lint: .venv/.installed ## ruff and mypy
+	@.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+demo-vllm: overlay ## boot the real vLLM cold, then warm; JSON=1 prints one JSON document
+	@vllm=$$($(ENVIRONMENT))
+	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/demo_vllm.py
+
+test-releases: overlay ## the warm boot on every supported release of vLLM
+	@vllm=$$($(ENVIRONMENT))
+	table=; failed=0
+	for version in $(RELEASES); do
+	  path="$(VLLM_PATH)"
+	  [ "$$version" = 0.32.0 ] || path="$$(.venv/bin/python tools/releases.py $$version):$$path"
+	  result=passed
+	  $(VLLM) VLLM_TARGET_DEVICE=cpu PYTHONPATH="$$path" "$$vllm/bin/python" $(VLLM_PYTEST) tests/vllm/test_warm_boot.py \
+	    || { result=failed; failed=1; }
+	  table+="$$version  $$result"$$'\n'
+	done
+	printf '\nvLLM    tests/vllm/test_warm_boot.py\n%s' "$$table"
+	exit $$failed
+
+bench-startup: overlay ## vLLM's own start-up benchmark, with warmcurve off and on
+	@vllm=$$($(ENVIRONMENT))
+	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" bench/startup.py
+
+clean: ## remove what was made in this directory, not vLLM's environment in the cache
+	@rm -rf build dist .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests tools examples -name __pycache__ -prune -exec rm -rf {} +
+
+# Named by the pins: other pins, another stamp, and .venv is made anew.
+PINS := .venv/.pins-$(shell sha256sum requirements/dev.txt | cut -c1-12)
+
+$(PINS): | requirements/dev.txt
+	@exec >&2
+	python="$(PYTHON)"
+	[ -n "$$python" ] || { echo "no Python 3.11 or newer found; name one: make PYTHON=..."; exit 1; }
+	echo "making .venv from requirements/dev.txt"
+	"$$python" -m venv --clear .venv
+	.venv/bin/python -m pip install -qq "$$(grep '^pip==' requirements/dev.txt)"
+	.venv/bin/python -m pip install -qq --no-deps -r requirements/dev.txt
+	touch $@
+
+# Editable, for the command line and the entry points; again when what the metadata is made from changes.
+.venv/.installed: $(PINS) pyproject.toml src/warmcurve/_version.py
+	@.venv/bin/python -m pip install -qq --no-deps --no-build-isolation --no-index -e . >&2
+	touch $@
+
+overlay: .venv/.installed
+	@.venv/bin/python tools/overlay.py
