@@ -115,10 +115,9 @@ def print_found(found: dict[str, Any]) -> None:
     cold = found["boots"][0]
     if cold["calibration_ms"]:
         share = cold["calibration_ms"] / cold["boot_ms"]
-        print(
-            f"The calibration was {share:.0%} of the cold boot: on this CPU it is a small part, and the difference in"
-        )
-        print("boot ms is mostly noise and vLLM's own caches. What a warm boot saves on a GPU is not shown here.")
+        print(f"The calibration was {share:.0%} of the cold boot: on this CPU it is a small part. Most of the")
+        print("difference in boot ms is vLLM's own caches; it is there without warmcurve too.")
+        print("What a GPU saves is not shown here.")
 
 
 def problem(found: dict[str, Any]) -> str | None:
