@@ -19,6 +19,7 @@ class FakeNvml:
     """NVML as far as it is asked; `missing` names the queries that this part does not support."""
 
     NVMLError_NotSupported = NotSupportedError
+    NVMLError_FunctionNotFound = AttributeError
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
     def __init__(self, missing: tuple[str, ...] = (), **answers: Any) -> None:

@@ -146,10 +146,10 @@ class _Nvml:
 
 
 def _ask(nvml: Any, question: Any) -> int | None:
-    """The answer, or None where this part does not support the question: that too tells parts apart."""
+    """The answer, or None where this part or its driver does not know the question: that too tells parts apart."""
     try:
         return int(question())
-    except nvml.NVMLError_NotSupported:
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
         return None
 
 

@@ -190,9 +190,15 @@ def _wraps(subject: Subject) -> list[bool]:
     return [requests * math.ceil(context / size) > pool for size in runner.block_tables.block_sizes]
 
 
-def _draft_graphs(subject: Subject) -> list[int]:
-    manager = getattr(subject.speculator, "query_cudagraph_manager", None)
-    return [] if manager is None else sorted({int(graph.num_tokens) for graph in manager.graphs})
+def _draft_graphs(subject: Subject) -> dict[str, list[int]]:
+    """The drafter's captured sizes, by the name of its graph manager: drafters differ in which they have."""
+    from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
+
+    return {
+        name: sorted({int(graph.num_tokens) for graph in manager.graphs})
+        for name, manager in sorted(vars(subject.speculator).items())
+        if isinstance(manager, CudaGraphManager)
+    }
 
 
 def _parallel(subject: Subject) -> dict[str, Any]:
