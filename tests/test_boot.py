@@ -178,7 +178,8 @@ def test_stored_costs_far_too_low_may_be_a_disturbance(engine: ScriptedEngine, s
     [
         (1.2, 1, Outcome.REUSED, 2),
         (1.4, 1, Outcome.REUSED, 4),
-        (10.0, 1, Outcome.REUSED, 6),
+        (10.0, 1, Outcome.REUSED, 4),
+        (10.0, 2, Outcome.REUSED, 4),
         (10.0, 3, Outcome.RECORDED, 6),
         (10.0, 6, Outcome.RECORDED, 6),
     ],
@@ -186,7 +187,7 @@ def test_stored_costs_far_too_low_may_be_a_disturbance(engine: ScriptedEngine, s
 def test_a_slow_replay_is_repeated(
     engine: ScriptedEngine, store: FaultStore, warm: BootReport, factor: float, times: int, outcome: Outcome, runs: int
 ):
-    """One slow replay is outvoted by the medians of at most three rounds; one that stays slow is not."""
+    """Slow replays at first are outvoted by a second round or the medians of three; what stays slow is not."""
     engine.verify_ms = _slow_once(engine.verify_ms, factor, times)
     report = boot(engine, store)
     assert (report.outcome, report.sentinel_runs) == (outcome, runs)
@@ -576,7 +577,7 @@ def test_an_unforeseen_error_passes_through(
     abandoned = boot_of(engine, store, **broken(engine, store))
     with pytest.raises(Broken) as met:
         drive(abandoned, engine)
-    report = abandoned.abandon(Reason.INTERNAL_ERROR, met.value, calibration_runs=7)
+    report = abandoned.abandon(Reason.INTERNAL_ERROR, f"Broken: {met.value}", calibration_runs=7)
     assert _course(report)[:2] == (Outcome.UNRECORDED, Reason.INTERNAL_ERROR)
     assert (report.step, report.detail, report.calibration_runs) == (step, "Broken: unforeseen", 7)
     assert f"step={step}" in report.log_line()
@@ -585,9 +586,9 @@ def test_an_unforeseen_error_passes_through(
 
 def test_a_boot_can_be_abandoned_before_it_starts(engine: ScriptedEngine, store: FaultStore):
     """A boot that never ran is reported as well, also for an engine that failed on its own."""
-    report = boot_of(engine, store).abandon(Reason.ENGINE_FAILED, MemoryError("out of memory"), calibration_runs=0)
+    report = boot_of(engine, store).abandon(Reason.ENGINE_FAILED, "out of memory", calibration_runs=0)
     assert _course(report) == (Outcome.UNRECORDED, Reason.ENGINE_FAILED, None)
-    assert (report.step, report.detail) == (Step.FINGERPRINT, "MemoryError: out of memory")
+    assert (report.step, report.detail) == (Step.FINGERPRINT, "out of memory")
 
 
 def test_requests_come_in_order(engine: ScriptedEngine, store: FaultStore, warm: BootReport):

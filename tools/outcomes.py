@@ -5,14 +5,9 @@ usage: python tools/outcomes.py
 
 from pathlib import Path
 
-from warmcurve.outcome import MEANINGS, Outcome, Reason
+from warmcurve.outcome import MEANINGS, OUTCOMES, Outcome, Reason
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "outcomes.md"
-_OUTCOMES = {
-    Outcome.REUSED: "The stored curves passed the sentinels and are installed. No calibration ran.",
-    Outcome.RECORDED: "The engine calibrated in full, and the result was stored for the next boot.",
-    Outcome.UNRECORDED: "The engine calibrated in full, as it does without warmcurve, and nothing was stored.",
-}
 _GROUPS = (
     ("No stored curve to use", Reason.ABSENT),
     ("A stored curve that was turned down", Reason.SENTINEL_MISSING),
@@ -35,7 +30,7 @@ def page() -> str:
     """The whole page."""
     starts = {first: title for title, first in _GROUPS}
     parts = [_HEAD, "## Outcomes\n"]
-    parts += [f"### `{outcome}`\n\n{_OUTCOMES[outcome]}\n" for outcome in Outcome]
+    parts += [f"### `{outcome}`\n\n{OUTCOMES[outcome]}\n" for outcome in Outcome]
     for reason in Reason:
         if title := starts.get(reason):
             parts.append(f"## {title}\n")

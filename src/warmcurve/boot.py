@@ -249,11 +249,15 @@ class Boot:
             conditions={name: value for name, value in conditions.items() if _writable(name) and _writable(value)},
         )
 
-    def abandon(self, reason: Reason, error: BaseException, *, calibration_runs: int) -> BootReport:
-        """The report of a boot whose path was left at `step`; the engine has calibrated, or failed, on its own."""
-        self._detail = f"{type(error).__qualname__}: {error}"
+    def abandon(self, reason: Reason, detail: str, *, calibration_runs: int) -> BootReport:
+        """The report of a boot whose path was left at `step`; the engine has calibrated, or failed, on its own.
+
+        Where the curves of a hit are in place already they stay, and the outcome is `reused`, with the reason.
+        """
+        self._detail = detail
         self._calibration_runs = calibration_runs
-        return self._report(Outcome.UNRECORDED, reason, self.step)
+        hit = self.step is Step.INSTALL and self._in_place is not None
+        return self._report(Outcome.REUSED if hit else Outcome.UNRECORDED, reason, self.step)
 
     def _miss(self, reason: Reason, detail: str | None) -> None:
         self._missed, self._detail = reason, detail
@@ -275,7 +279,7 @@ class Boot:
             outcome=outcome,
             reason=reason,
             missed=None if hit else self._missed,
-            detail=None if hit else self._detail,
+            detail=self._detail if reason or not hit else None,
             step=step,
             digest=self._digest,
             entry=None if self._digest is None else self._store.describe(self._digest),

@@ -12,11 +12,17 @@ from typing import Final, NamedTuple
 
 class Outcome(StrEnum):
     REUSED = "reused"
-    """The stored curves passed the sentinels and are installed; no calibration ran."""
     RECORDED = "recorded"
-    """The engine calibrated in full and the result was stored."""
     UNRECORDED = "unrecorded"
-    """The engine calibrated in full, as it does without warmcurve, and nothing was stored."""
+
+
+OUTCOMES: Final[Mapping[Outcome, str]] = {
+    Outcome.REUSED: "The stored curves passed the sentinels and are installed. No calibration ran.",
+    Outcome.RECORDED: "The engine calibrated in full, and the result was stored for the next boot.",
+    Outcome.UNRECORDED: "Nothing was stored, and nothing stored was used: the engine calibrated as it does without "
+    "warmcurve, or failed on its own while it did.",
+}
+"""What each outcome means."""
 
 
 class Step(StrEnum):
@@ -132,7 +138,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Report it with the boot report: the engine changed how it builds dummy batches.",
     ),
     Reason.SENTINEL_SCALE: Meaning(
-        "A sentinel was far faster or slower than stored (outside 0.4 to 2.5 times).",
+        "A sentinel was far faster or slower than stored: measured / stored lay outside the limits (0.4 to 2.5, unless "
+        "set otherwise).",
         "Compare clocks, power limit and neighbours with the entry's conditions (`warmcurve show`).",
     ),
     Reason.SENTINEL_SHAPE: Meaning(

@@ -17,7 +17,7 @@ it and the verdict is final; anything else that is off may be one, and asking fo
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import median_low
 from typing import Final, NoReturn, Self, final
 
 import msgspec
@@ -26,7 +26,7 @@ from warmcurve.outcome import Reason
 from warmcurve.profile import CostProfile, Sample
 
 ROUNDS: Final = 3
-"""How often each sentinel is replayed at most; from the second round on, medians count."""
+"""How often each sentinel is replayed at most. Of two replays the faster counts, of three the median."""
 
 _VERDICT: Final = object()
 
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One sentinel size: the medians over its replays, and measured / stored for both stages."""
+    """One sentinel size: the (lower) medians over its replays, and measured / stored for both stages."""
 
     tokens: int
     requests: int
@@ -154,8 +154,9 @@ def _read(profile: CostProfile, tokens: int, replays: list[Sample]) -> Reading |
     same = all((sample.tokens, sample.requests) == (tokens, requests) for sample in replays)
     if not same or tokens > profile.capture_limit or stored_verify is None or stored_draft is None:
         return None
-    verify_ms = median(sample.verify_ms for sample in replays)
-    draft_ms = median(sample.draft_ms for sample in replays)
+    # Of two replays the faster: what disturbs can only slow down, and a mean would keep the disturbance.
+    verify_ms = median_low(sample.verify_ms for sample in replays)
+    draft_ms = median_low(sample.draft_ms for sample in replays)
     return Reading(
         tokens, requests, len(replays), verify_ms, draft_ms, verify_ms / stored_verify, draft_ms / stored_draft
     )

@@ -68,7 +68,7 @@ def test_an_error_while_reporting(warm: Machine, recorded: Booted, monkeypatch: 
     assert booted.tables == recorded.tables
 
 
-@pytest.mark.parametrize("name", ["device_of", "Boot", "Seam", "_stranger"])
+@pytest.mark.parametrize("name", ["Boot", "Seam", "Seam.place", "_stranger", "Seam._new_boot"])
 def test_an_error_before_there_is_a_boot(
     warm: Machine, recorded: Booted, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +80,94 @@ def test_an_error_before_there_is_a_boot(
     assert booted.runs == STOCK_RUNS
     assert booted.tables == recorded.tables
     assert booted.tokens == TOKENS
+
+
+@pytest.mark.parametrize(
+    "place", ["vllm.seam.Seam._take_timings", "vllm.seam.Seam._install", "boot.Boot._verify", "boot.Boot.run"]
+)
+def test_an_error_inside_the_path(warm: Machine, recorded: Booted, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in the seam or in the path itself: vLLM calibrates in full, and its samples are its own alone."""
+    monkeypatch.setattr(f"warmcurve.{place}", _raise)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "internal_error")
+    assert booted.runs[-len(STOCK_RUNS) :] == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+    assert booted.data == recorded.data
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "vllm.seam.Seam._finish",
+        "vllm.seam.Seam._record",
+        "boot.Boot._report",
+        "boot.Boot.abandon",
+        "report.BootReport.log_line",
+        "store.DirectoryStore.describe",
+    ],
+)
+@pytest.mark.parametrize("cold", [True, False], ids=["cold", "warm"])
+def test_an_error_at_the_end(
+    machine: Machine, recorded: Booted, place: str, cold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error once curves are in place, vLLM's or the stored ones: they stay, vLLM serves, and the log tells."""
+    if not cold:
+        machine.lay(recorded.entry.name, recorded.data)
+    monkeypatch.setattr(f"warmcurve.{place}", _raise)
+    booted = machine.boot()
+    assert len(booted.runs) == (len(STOCK_RUNS) if cold else 2)
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+    assert cold or place.endswith("_record") or any("planted" in line for line in booted.log)
+
+
+def test_a_hit_whose_report_fails_says_that_it_is_one(
+    warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error after the stored curves are in place is reported as what it is: reused, with an error at the end."""
+    from warmcurve.vllm.seam import Seam
+
+    original, calls = Seam._finish, []
+
+    def fail_once(self: Any, report: Any) -> None:
+        calls.append(report)
+        if len(calls) == 1:
+            raise Unforeseen("planted")
+        original(self, report)
+
+    monkeypatch.setattr(Seam, "_finish", fail_once)
+    booted = warm.boot()
+    assert booted.words == ("reused", "internal_error")
+    assert len(booted.runs) == 2
+    assert booted.tables == recorded.tables
+
+
+def test_an_error_without_words(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that raises when it is asked what it is stands in the report by its name."""
+
+    class Wordless(Exception):
+        def __str__(self) -> str:
+            raise Unforeseen("planted")
+
+    def fail(*args: Any) -> Any:
+        raise Wordless
+
+    monkeypatch.setattr("warmcurve.store.DirectoryStore.get", fail)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "internal_error")
+    assert booted.report is not None
+    assert booted.report["detail"].endswith("Wordless")
+    assert booted.tables == recorded.tables
+
+
+def test_a_device_that_cannot_be_told(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that raises when it is asked what it is: a factor that is not known, so nothing loaded or stored."""
+    monkeypatch.setattr("warmcurve.vllm.device.Cpu.factors", _raise)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "factor_unknown")
+    assert booted.runs == STOCK_RUNS
+    assert booted.data == recorded.data
 
 
 def test_curves_that_vllm_refuses(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,13 @@
 """Which device the curves were measured on, behind one small protocol.
 
-Only the CPU's answers were read off a live machine. The accelerator's follow vLLM's platform interface and NVML's
-documentation; no GPU has run them yet.
+Only the CPU's answers were read off a live machine. The accelerator's follow the documentation of torch and of NVML; no
+GPU has run them yet.
 """
 
 import os
 import platform
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,12 +31,19 @@ class Device(Protocol):
 
 
 def device_of(runner: Any) -> Device:
-    """The device that this model runner runs on."""
+    """The device that this model runner runs on. Raises `FactorError` for a kind that cannot be told apart yet."""
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
         return Cpu()
-    return Accelerator(current_platform, runner.device.index or 0)
+    if not current_platform.is_cuda_alike():
+        problem = f"no way yet to tell devices of {current_platform.device_name}"
+        raise FactorError(Reason.FACTOR_UNKNOWN, "device", problem)
+    import torch
+    from vllm.utils.import_utils import import_pynvml
+
+    nvml = import_pynvml() if current_platform.is_cuda() else None
+    return Accelerator(torch.cuda.get_device_properties(runner.device), nvml)
 
 
 class Cpu(msgspec.Struct, frozen=True):
@@ -68,88 +75,92 @@ class Cpu(msgspec.Struct, frozen=True):
 
 
 class Accelerator:
-    """`platform` is vLLM's `current_platform`, `nvml` the NVML module or None to use the one vLLM ships."""
+    """A CUDA or ROCm device by its `properties` as torch has them, and NVML where there is one.
 
-    def __init__(self, platform: Any, index: int, nvml: Any = None) -> None:
-        self._platform = platform
-        self._index = index
+    Torch is asked about the runner's own device. vLLM's platform functions take logical indices, which are other
+    numbers where devices are chosen (`--device-ids`), and NVML's indices count boards, not MIG slices.
+    """
+
+    def __init__(self, properties: Any, nvml: Any = None, driver: Path = Path("/proc/driver/nvidia/version")) -> None:
+        self._properties = properties
         self._nvml = nvml
+        self._driver = driver
 
     def factors(self) -> dict[str, Value]:
-        capability = self._platform.get_device_capability(self._index)
+        properties = self._properties
         factors: dict[str, Value] = {
-            "platform": str(self._platform.device_type),
-            "name": str(self._platform.get_device_name(self._index)),
-            "capability": None if capability is None else str(capability.as_version_str()),
-            "memory_gib": round(self._memory() / 2**30),
+            "platform": "rocm" if self._nvml is None else "cuda",
+            "name": str(properties.name),
+            "architecture": str(getattr(properties, "gcnArchName", f"{properties.major}.{properties.minor}")),
+            # Tell the slices of a board apart, too.
+            "processors": int(properties.multi_processor_count),
+            "memory_gib": round(properties.total_memory / 2**30),
         }
-        if self._platform.is_cuda():
-            factors |= self._nvidia()
-        return factors
-
-    def _memory(self) -> int:
-        # Unified-memory parts answer NVML's memory query with "not supported"; torch knows all the same.
-        with suppress(Exception):
-            return int(self._platform.get_device_total_memory(self._index))
-        import torch
-
-        return int(torch.cuda.get_device_properties(self._index).total_memory)
+        return factors | ({"driver": platform.release()} if self._nvml is None else self._nvidia())
 
     def _nvidia(self) -> dict[str, Value]:
+        nvml = self._nvml
+        with self._opened() as handle:
+            if handle is None:
+                # Jetson and Thor have no NVML: https://docs.nvidia.com/jetson (vLLM: NonNvmlCudaPlatform)
+                return {"driver": self._module(), "power_limit_w": None, "mig": None, "ecc": None}
+            return {
+                "driver": _text(nvml.nvmlSystemGetDriverVersion()),
+                "power_limit_w": _ask(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) // 1000),
+                "mig": _ask(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0]),
+                "ecc": _ask(nvml, lambda: nvml.nvmlDeviceGetEccMode(handle)[0]),
+            }
+
+    def _module(self) -> str:
         try:
-            with self._opened() as (nvml, handle):
-                return {
-                    "driver": _text(nvml.nvmlSystemGetDriverVersion()),
-                    "power_limit_w": _ask(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) // 1000),
-                    "mig": _ask(nvml, lambda: int(nvml.nvmlDeviceGetMigMode(handle)[0])),
-                    "ecc": _ask(nvml, lambda: int(nvml.nvmlDeviceGetEccMode(handle)[0])),
-                }
-        except FactorError:
-            raise
-        except Exception as error:
-            raise FactorError(Reason.FACTOR_UNKNOWN, "device.driver", f"NVML: {error}") from error
+            return self._driver.read_text().splitlines()[0]
+        except (OSError, IndexError, UnicodeDecodeError) as error:
+            raise FactorError(Reason.FACTOR_UNKNOWN, "device.driver", f"neither NVML nor {self._driver}") from error
 
     def conditions(self) -> Conditions:
-        if not self._platform.is_cuda():
-            return {}
-        with suppress(Exception), self._opened() as (nvml, handle):
-            return {
-                "sm_clock_mhz": _ask(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-                "memory_clock_mhz": _ask(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
-                "temperature_c": _ask(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-                "power_w": _ask(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) // 1000),
-            }
-        return {}
-
-    def _opened(self) -> "_Nvml":
         nvml = self._nvml
         if nvml is None:
-            from vllm.utils.import_utils import import_pynvml
+            return {}
+        with suppress(Exception), self._opened() as handle:
+            if handle is not None:
+                return {
+                    "sm_clock_mhz": _ask(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+                    "memory_clock_mhz": _ask(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+                    "temperature_c": _ask(
+                        nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+                    ),
+                    "power_w": _ask(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) // 1000),
+                }
+        return {}
 
-            nvml = import_pynvml()
-        return _Nvml(nvml, self._platform.device_id_to_physical_device_id(self._index))
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """NVML's handle of this very device, or None where NVML does not know it."""
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError:
+            yield None
+            return
+        try:
+            yield self._handle()
+        finally:
+            # Calls of init and shutdown are counted: vLLM's own use is not disturbed.
+            nvml.nvmlShutdown()
+
+    def _handle(self) -> Any:
+        identity = getattr(self._properties, "uuid", None)
+        for kind in ("GPU", "MIG"):
+            with suppress(self._nvml.NVMLError):
+                return self._nvml.nvmlDeviceGetHandleByUUID(f"{kind}-{identity}")
+        return None
 
 
-class _Nvml:
-    """NVML between its init and its shutdown, which count: vLLM's own use is not disturbed."""
-
-    def __init__(self, nvml: Any, physical: int) -> None:
-        self._nvml = nvml
-        self._physical = physical
-
-    def __enter__(self) -> tuple[Any, Any]:
-        self._nvml.nvmlInit()
-        return self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(self._physical)
-
-    def __exit__(self, *exception: object) -> None:
-        self._nvml.nvmlShutdown()
-
-
-def _ask(nvml: Any, question: Any) -> int | None:
-    """The answer, or None where this part or its driver does not know the question: that too tells parts apart."""
+def _ask(nvml: Any, question: Callable[[], int]) -> int | None:
+    """The answer, or None where this part, its driver or this user gets none: that too tells parts apart."""
     try:
         return int(question())
-    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+    except nvml.NVMLError:
         return None
 
 

