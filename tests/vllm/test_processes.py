@@ -21,20 +21,45 @@ if __name__ == "__main__":
 """
 
 
+SERVE_REPLICAS = """
+import asyncio, json, sys
+import engine
+
+async def serve():
+    from vllm import SamplingParams
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    model = str(engine.MODELS / sys.argv[1])
+    llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine.ENGINE | {"model": model, "data_parallel_size": 2}))
+    async def generate(number):
+        async for output in llm.generate(engine.PROMPTS[number], SamplingParams(**engine.SAMPLING), str(number)):
+            last = output
+        return list(last.outputs[0].token_ids)
+    print("TOKENS", json.dumps(await asyncio.gather(generate(0), generate(1))), flush=True)
+    llm.shutdown()
+
+if __name__ == "__main__":
+    asyncio.run(serve())
+"""
+
+
 class Server:
     """Boots vLLM in processes of its own, on real time: the sentinels' limits admit any."""
 
     def __init__(self, directory: Path) -> None:
         self.cache = directory / "cache"
-        # A file, because spawned processes import the main module again.
         self.script = directory / "serve.py"
-        self.script.write_text(SERVE)
 
-    def boot(self, ranks: int = 1, **environment: str) -> tuple[list[list[int]], list[dict[str, Any]], str]:
+    def boot(
+        self, argument: int | str = 1, script: str = SERVE, **environment: str
+    ) -> tuple[list[list[int]], list[dict[str, Any]], str]:
         """Tokens, the new reports, and what the processes printed."""
+        # A file, because spawned processes import the main module again.
+        self.script.write_text(script)
         before = set(self._reports())
         done = subprocess.run(
-            [sys.executable, str(self.script), str(ranks)],
+            [sys.executable, str(self.script), str(argument)],
             env=os.environ
             | {
                 "VLLM_CACHE_ROOT": str(self.cache),
@@ -82,7 +107,7 @@ def test_an_engine_process_boots_warm(server: Server) -> None:
 @pytest.mark.timeout(600)
 def test_several_ranks_stand_down_together(server: Server) -> None:
     """With two ranks every rank calibrates in full, stores nothing, and reports why; the log has one line of it."""
-    tokens, reports, printed = server.boot(ranks=2)
+    tokens, reports, printed = server.boot(2)
     assert tokens == TOKENS
     assert sorted(report["rank"] for report in reports) == [0, 1]
     for report in reports:
@@ -90,6 +115,31 @@ def test_several_ranks_stand_down_together(server: Server) -> None:
         assert report["calibration_runs"] == len(STOCK_RUNS)
     assert printed.count("warmcurve: unrecorded reason=several_ranks") == 1
     assert not list((server.cache / "adaptive_verification").glob("v1/*.jsonl"))
+
+
+@pytest.mark.timeout(600)
+def test_replicas_that_share_collectives_stand_down_together(server: Server) -> None:
+    """Data-parallel replicas of a mixture of experts are ranks of one world: each calibrates in full."""
+    tokens, reports, _ = server.boot("moe", SERVE_REPLICAS)
+    assert [len(generated) for generated in tokens] == [8, 8]
+    assert sorted(report["rank"] for report in reports) == [0, 1]
+    for report in reports:
+        assert (report["outcome"], report["reason"], report["world"]) == ("unrecorded", "several_ranks", 2)
+        assert report["calibration_runs"] == len(STOCK_RUNS)
+    assert not list((server.cache / "adaptive_verification").glob("v1/*.jsonl"))
+
+
+@pytest.mark.timeout(600)
+def test_replicas_on_their_own_boot_warm(server: Server) -> None:
+    """Data-parallel replicas of a dense model are worlds of one rank: each records, then each reuses."""
+    tokens, cold, _ = server.boot("target", SERVE_REPLICAS)
+    assert tokens == TOKENS
+    assert {report["world"] for report in cold} == {1}
+    assert "recorded" in {report["outcome"] for report in cold}
+    tokens, warm, _ = server.boot("target", SERVE_REPLICAS)
+    assert tokens == TOKENS
+    assert [(report["outcome"], report["sentinel_runs"]) for report in warm] == [("reused", 2)] * 2
+    assert len({report["digest"] for report in [*cold, *warm]}) == 1
 
 
 @pytest.mark.timeout(600)
