@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from vllm_cpu import sentinel_limits
+
 VLLM_CPU = Path(__file__).resolve().parent / "vllm_cpu"
-# A busy machine of two cores makes steps many times slower for seconds; the defaults are for GPUs.
-WIDE_LIMITS = {"WARMCURVE_SCALE_LOW": "0.05", "WARMCURVE_SCALE_HIGH": "20", "WARMCURVE_MAX_REGRET": "1"}
 REPORTED = ("outcome", "reason", "calibration_runs", "sentinel_runs", "calibration_ms", "digest")
 BOOT_SECONDS = 600
 
@@ -61,7 +61,7 @@ def run_child(name: str, scratch: Path, *, verbose: bool) -> dict[str, Any]:
     result, log = scratch / f"{name}.json", scratch / f"{name}.log"
     path = [str(VLLM_CPU), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     environment = {
-        **WIDE_LIMITS,
+        **sentinel_limits.WIDE,
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path),
         "VLLM_CACHE_ROOT": str(scratch / "cache"),
@@ -106,12 +106,11 @@ def print_table(found: dict[str, Any]) -> None:
 
 
 def print_found(found: dict[str, Any]) -> None:
-    limits = ", ".join(f"{name}={os.environ.get(name, wide)}" for name, wide in WIDE_LIMITS.items())
     print(f"{found['engine']} on this CPU with tiny models of random weights; a process for each boot\n")
     print_table(found)
     print(f"\ncost tables identical: {'yes' if found['identical_tables'] else 'no'}")
     print(f"generated tokens identical: {'yes' if found['identical_output'] else 'no'}\n")
-    print(f"The sentinels' limits were widened, because times on a CPU are noisy: {limits}.")
+    print(sentinel_limits.told())
     cold = found["boots"][0]
     if cold["calibration_ms"]:
         share = cold["calibration_ms"] / cold["boot_ms"]
