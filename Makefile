@@ -34,7 +34,7 @@ lint: .venv/.installed ## ruff and mypy
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-demo-vllm: overlay ## boot the real vLLM cold, then warm; JSON=1 prints one JSON document
+demo-vllm: overlay ## boot the real vLLM cold, then warm; JSON=1 prints one JSON document, KEEP=DIR leaves the store
 	@vllm=$$($(ENVIRONMENT))
 	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/demo_vllm.py
 
