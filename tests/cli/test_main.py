@@ -125,17 +125,74 @@ def test_the_option_says_where_the_store_is(
     """--store wins over WARMCURVE_STORE, which wins over VLLM_CACHE_ROOT."""
     digest = record()
     other = tmp_path / "other"
+    other.mkdir(mode=0o700)
 
     def found(*arguments: str) -> list[str]:
         return [entry["digest"] for entry in json.loads(run("ls", "--json", *arguments).stdout)["entries"]]
 
     assert found("--store", str(other)) == []
     monkeypatch.setenv("WARMCURVE_STORE", str(other))
-    monkeypatch.setenv("VLLM_CACHE_ROOT", str(store.directory.parent))
     assert found() == []
     assert found("--store", str(store.directory)) == [digest]
     monkeypatch.delenv("WARMCURVE_STORE")
     assert found() == [digest]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("named", ["option", "variable"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_named_store_must_exist(
+    command: tuple[str, ...], named: str, as_json: bool, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A misspelt store is exit code 3 and not an empty one, so that a check of it cannot pass; nothing is created."""
+    missing = tmp_path / "adaptive_verifcation"
+    if named == "variable":
+        monkeypatch.setenv("WARMCURVE_STORE", str(missing))
+    options = (*(("--store", missing) if named == "option" else ()), *(("--json",) if as_json else ()))
+    result = run(*command, *options)
+    assert (result.exit_code, result.stdout) == (3, "")
+    error, hint = result.stderr.splitlines()
+    assert error == f"error: store_unavailable: {missing}: No such file or directory"
+    assert hint.startswith("hint: Correct --store or WARMCURVE_STORE")
+    assert not missing.exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_store_without_entries_is_no_error(command: str, named: bool, store: DirectoryStore, run: Run) -> None:
+    """The default location may be missing, and a named one may be empty: exit code 0 and a note."""
+    if named:
+        store.directory.mkdir(mode=0o700)
+    result = run(command, *(("--store", store.directory) if named else ()))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith("no entries ")
+
+
+def test_show_finds_nothing_where_nothing_is_yet(run: Run) -> None:
+    """A missing default location holds no such entry, which is a finding and not the environment's error."""
+    assert run("show", "abcd").exit_code == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_name_is_a_usage_error(command: tuple[str, ...], run: Run) -> None:
+    """The variable that a script forgot to set does not make the working directory the store."""
+    result = run(*command, "--store", "")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'--store' (env var: 'WARMCURVE_STORE'): is empty." in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("place", ["below a file", "a loop"])
+def test_a_store_that_cannot_be_reached_is_an_error_of_the_environment(
+    command: tuple[str, ...], place: str, run: Run, tmp_path: Path
+) -> None:
+    """Where not even its existence can be asked for, the store says why."""
+    file, loop = tmp_path / "file", tmp_path / "loop"
+    file.touch()
+    loop.symlink_to(loop)
+    result = run(*command, "--store", file / "store" if place == "below a file" else loop)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "error: store_unavailable: " in result.stderr
 
 
 @pytest.mark.parametrize(

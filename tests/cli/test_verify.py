@@ -84,6 +84,15 @@ def test_named_files_need_no_store(record: Record, run: Run, store: DirectorySto
     assert run("verify").exit_code == 3
 
 
+def test_named_files_are_checked_wherever_the_variable_points(
+    record: Record, run: Run, store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A WARMCURVE_STORE that does not exist does not matter where files are named."""
+    path = store.describe(record())
+    monkeypatch.setenv("WARMCURVE_STORE", str(tmp_path / "missing"))
+    assert run("verify", path).exit_code == 0
+
+
 @pytest.mark.parametrize("kind", ["directory", "pipe", "device"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_what_is_no_file_is_unreadable(

@@ -1,7 +1,7 @@
 """The command line: look at entries, never change them.
 
 Exit codes: 0 all is well, 1 a finding (a damaged or missing entry), 2 a usage error, 3 the environment (a store that
-is unsafe or cannot be read, a setting that cannot be understood).
+was named and does not exist, is unsafe or cannot be read; a setting that cannot be understood).
 """
 
 import io

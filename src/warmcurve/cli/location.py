@@ -6,13 +6,28 @@ from pathlib import Path
 
 import click
 
+from warmcurve.errors import StoreError
+from warmcurve.outcome import Reason
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
+
+
+class NoSuchStore(StoreError):
+    def hint(self) -> str:
+        return "Correct --store or WARMCURVE_STORE; it is the directory named adaptive_verification in vLLM's cache."
+
+
+def _directory(text: str) -> Path:
+    # A variable that a script left unset: Path would take it for the working directory.
+    if not text:
+        raise click.BadParameter("is empty.")
+    return Path(text)
+
 
 store_option = click.option(
     "--store",
     "directory",
-    type=click.Path(path_type=Path),
+    type=_directory,
     envvar="WARMCURVE_STORE",
     show_envvar=True,
     metavar="DIR",
@@ -29,6 +44,15 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 
 
 def open_store(directory: Path | None) -> DirectoryStore:
-    """Raises `SettingsError`. Nothing is read or created yet."""
+    """Raises `SettingsError`, and `NoSuchStore` for a named directory that is not there: a misspelt one would pass as
+    empty. The default one need not exist before the first boot, and nothing is created.
+    """
     settings = Settings.from_environment(os.environ)
+    if directory is not None:
+        try:
+            directory.stat()
+        except FileNotFoundError as error:
+            raise NoSuchStore(Reason.STORE_UNAVAILABLE, f"{directory}: {error.strerror}") from error
+        except OSError:
+            pass  # The store itself says what is wrong with it.
     return DirectoryStore(directory or default_directory(os.environ), trust_group=settings.trust_group)
