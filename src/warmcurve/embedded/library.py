@@ -1,0 +1,39 @@
+"""The source of the Python standard library: what the model was trained on, and where prompts come from."""
+
+import hashlib
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+_LEFT_OUT = frozenset({"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages", "__pycache__"})
+_HELD_OUT_OF = 20
+
+
+def files(directory: Path | None = None, *, held_out: bool) -> Iterator[Path]:
+    """Source files in order; held out are those whose name hashes to one part in 20, and no training saw them."""
+    root = directory or Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root)
+        if not _LEFT_OUT.intersection(name.parts) and is_held_out(name.as_posix()) is held_out:
+            yield path
+
+
+def is_held_out(name: str) -> bool:
+    return hashlib.sha256(name.encode()).digest()[0] % _HELD_OUT_OF == 0
+
+
+def prompts(count: int, length: int, directory: Path | None = None) -> list[bytes]:
+    """`count` different prompts of `length` bytes, each cut from a held-out file at a line's start."""
+    texts = [path.read_bytes() for path in files(directory, held_out=True)]
+    texts = [text for text in texts if len(text) >= 2 * length]
+    if not texts:
+        raise FileNotFoundError("no source of the standard library is installed to take prompts from")
+    found: dict[bytes, None] = {}
+    turn = 0
+    while len(found) < count:
+        text = texts[turn % len(texts)]
+        # Later turns start further down the same file.
+        start = text.rfind(b"\n", 0, 1 + (turn // len(texts) * 3 * length) % (len(text) - length)) + 1
+        found[text[start : start + length]] = None
+        turn += 1
+    return list(found)
