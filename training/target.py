@@ -138,10 +138,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=65)
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/training"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     generator = np.random.default_rng(arguments.seed)
     training, held_out = corpus.load(held_out=False), corpus.load(held_out=True)
@@ -172,7 +173,7 @@ def main() -> None:
         model.zero_grad(set_to_none=True)
         step += 1
         mean += (float(loss.detach()) - mean) / min(step, 50)
-        if step % 50 == 0:
+        if step % 25 == 0:
             minutes = (time.monotonic() - started) / 60
             print(f"{step} steps {minutes:.1f} min {mean / math.log(2):.3f} bits, rate {factor:.2f}", flush=True)
         if time.monotonic() - saved > 180:

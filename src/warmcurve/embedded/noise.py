@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 VOCABULARY = 256
 _ROWS = 4096
-_SEED_STEP = 0x9E3779B97F4A7C15
-_POSITION_STEP = 0xBF58476D1CE4E5B9
+_SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
+_POSITION_STEP = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @cache
 def table() -> NDArray[np.float32]:
-    """Standard Gumbel noise, [4096, 256]; `row` says which row belongs to a seed and a position."""
+    """Standard Gumbel noise, [4096, 256]; `rows` says which row belongs to a seed and a position."""
     # The raw stream of a bit generator never changes between versions of numpy, a distribution's may.
     raw = np.random.PCG64(20260705).random_raw(_ROWS * VOCABULARY)
     uniform = (np.asarray(raw, np.uint64) >> np.uint64(12)).astype(np.float64) / 2**52 + 2.0**-54
     return (-np.log(-np.log(uniform))).astype(np.float32).reshape(_ROWS, VOCABULARY)
 
 
-def row(seed: int, position: int) -> int:
-    """Which row of the table is added to the logits that choose the token at this position."""
-    mixed = (seed * _SEED_STEP + position * _POSITION_STEP) & 0xFFFFFFFFFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 31)) * _SEED_STEP) & 0xFFFFFFFFFFFFFFFF
-    return mixed >> 52
+def rows(seeds: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which rows of the table are added to the logits that choose the tokens at these positions; shapes broadcast."""
+    mixed = seeds.astype(np.uint64) * _SEED_STEP + positions.astype(np.uint64) * _POSITION_STEP
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * _SEED_STEP
+    return (mixed >> np.uint64(52)).astype(np.int64)
