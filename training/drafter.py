@@ -242,7 +242,7 @@ def observe(target: Target, drafter: Drafter, sequences: Sequences, seed: int, b
             markov, bias = drafter.bias(previous)
             noised = hidden[:, :, position] @ target.head + bias + TEMPERATURE * F.embedding(rows[:, :, position], NOISE)
             previous = noised.argmax(-1)
-            doubt.append(drafter.doubt(hidden[:, :, position, None], markov[:, :, None], noised[:, :, None])[..., 0, position])
+            doubt.append(drafter.doubt(hidden[:, :, position, None], markov[:, :, None], noised[:, :, None])[..., position])
             hit.append(previous == truth[:, :, position])
         doubts.append(torch.stack(doubt, -1).reshape(-1, POSITIONS))
         hits.append(torch.stack(hit, -1).reshape(-1, POSITIONS))

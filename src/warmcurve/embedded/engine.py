@@ -135,11 +135,12 @@ class Engine:
             request.slot = slot
             self.running.append(request)
 
-    def serve(self, requests: Iterable[Request]) -> None:
-        """Run all of them to their ends."""
-        for request in requests:
-            self.add(request)
-        while self.waiting or self.running:
+    def serve(self, requests: Iterable[Request], at_once: int) -> None:
+        """Run all of them to their ends, this many at a time."""
+        coming = deque(requests)
+        while coming or self.waiting or self.running:
+            while coming and len(self.waiting) + len(self.running) < at_once:
+                self.add(coming.popleft())
             self.step()
 
     # A step.

@@ -48,8 +48,8 @@ class Rows:
 
 
 def norm(x: Floats) -> Floats:
-    scale = np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(1e-6))
-    normed: Floats = x / scale
+    squares = np.add.reduce(x * x, axis=-1, keepdims=True)
+    normed: Floats = x / np.sqrt(squares * np.float32(1 / WIDTH) + np.float32(1e-6))
     return normed
 
 

@@ -1,0 +1,84 @@
+"""What the demonstration and the bench measure: boots, and the same prompts served in several modes."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+from warmcurve.embedded import library
+from warmcurve.embedded.engine import Counts, Engine, Policy, Request
+from warmcurve.embedded.model import load
+from warmcurve.embedded.startup import Startup, start
+from warmcurve.planner import CostTables
+from warmcurve.profile import CostProfile
+from warmcurve.report import BootReport
+from warmcurve.store import Store
+
+PROMPT: Final = 192
+REPLY: Final = 96
+"""Bytes of a prompt and of its reply."""
+
+Progress = Callable[[str], None]
+
+
+class Booted(NamedTuple):
+    """An engine ready to serve. `boot_ms` is the whole boot: weights, warm-up and the calibration phase."""
+
+    engine: Engine
+    report: BootReport
+    profile: CostProfile
+    tables: CostTables
+    boot_ms: float
+
+
+class Serving(NamedTuple):
+    """One mode at one batch size: bytes emitted, bytes a second, accepted drafts a step of a request, and the output."""
+
+    mode: str
+    batch: int
+    tokens: int
+    tokens_per_s: float
+    accepted_per_step: float
+    output_sha256: str
+
+
+def boot(store: Store, max_requests: int, progress: Progress) -> Booted:
+    """Load, warm up and start an engine, as a process that serves would."""
+    began = time.perf_counter_ns()
+    progress("loading weights, touching buffers")
+    engine = Engine(*load(), max_requests)
+    engine.warm_up()
+    startup = Startup(engine, progress)
+    report = start(engine, store, startup=startup)
+    assert startup.profile is not None
+    assert engine.policy.tables is not None
+    return Booted(engine, report, startup.profile, engine.policy.tables, (time.perf_counter_ns() - began) / 1e6)
+
+
+def requests(count: int, reply: int = REPLY) -> list[Request]:
+    """Prompts from files of the standard library that training has not seen, each with a seed of its own."""
+    return [Request(prompt, reply, seed) for seed, prompt in enumerate(library.prompts(count, PROMPT))]
+
+
+def serve(
+    engine: Engine, policies: Mapping[str, Policy], batch: int, count: int, rounds: int, progress: Progress
+) -> list[Serving]:
+    """Serve the same `count` prompts in each mode, `batch` at once; the speed is the median of interleaved rounds."""
+    seconds: dict[str, list[float]] = {mode: [] for mode in policies}
+    served: dict[str, tuple[Sequence[Request], Counts]] = {}
+    for turn in range(rounds):
+        for mode, policy in policies.items():
+            progress(f"serving {count} prompts, {batch} at once: {mode}, round {turn + 1} of {rounds}")
+            engine.policy, engine.counts = policy, Counts()
+            todo = requests(count)
+            began = time.perf_counter()
+            engine.serve(todo, batch)
+            seconds[mode].append(time.perf_counter() - began)
+            served[mode] = todo, engine.counts
+    results = []
+    for mode, (done, counts) in served.items():
+        digest = hashlib.sha256(b"".join(request.reply() for request in done)).hexdigest()
+        speed = counts.emitted / median(seconds[mode])
+        results.append(Serving(mode, batch, counts.emitted, speed, counts.accepted / counts.steps, digest))
+    return results
