@@ -2,6 +2,9 @@
 
 import os
 
+# Before numpy is first imported: threads of one small product only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from hypothesis import settings
 
 settings.register_profile("warmcurve", deadline=None, database=None)

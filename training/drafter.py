@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from warmcurve.embedded import noise
 
 POSITIONS, RANK, TEMPERATURE = 7, 32, 0.3
-PROMPT, REPLY = 192, 96
+PROMPT, REPLY = 128, 128
 NOISE = torch.from_numpy(noise.table())
 
 

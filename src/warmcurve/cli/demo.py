@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,7 +13,7 @@ from warmcurve.cli.table import Column, table
 from warmcurve.store import DirectoryStore
 
 if TYPE_CHECKING:
-    from warmcurve.embedded.trial import Booted, Serving
+    from warmcurve.embedded.trial import Booted, Serving, Shown
 
 _ROUNDS: Final = 3
 _BOOTS: Final = (
@@ -31,22 +31,6 @@ _SERVING: Final = (
     Column("accepted/step", right=True),
     Column("output (sha256)"),
 )
-
-
-class Shown(NamedTuple):
-    """Everything that a demonstration found; the table, the page and the JSON are made of it."""
-
-    boots: "dict[str, Booted]"
-    serving: "list[Serving]"
-
-    def identical_tables(self) -> bool:
-        """Whether the stored curves give the very tables that the measured ones gave."""
-        first, *others = (booted.tables for booted in self.boots.values())
-        return all((a == b).all() for other in others for a, b in zip(first, other, strict=True))
-
-    def identical_output(self) -> bool:
-        """Whether all modes emitted the same bytes, at each batch size."""
-        return len({(each.batch, each.output_sha256) for each in self.serving}) == len({s.batch for s in self.serving})
 
 
 class _NumpyMissing(click.ClickException):
@@ -108,9 +92,9 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
         raise click.ClickException("what must be the same is not")
 
 
-def _show(small: int, large: int, progress: "_Progress") -> Shown:
+def _show(small: int, large: int, progress: "_Progress") -> "Shown":
     from warmcurve.embedded.engine import Policy
-    from warmcurve.embedded.trial import boot, serve
+    from warmcurve.embedded.trial import Shown, boot, serve
 
     with tempfile.TemporaryDirectory(prefix="warmcurve-demo-") as directory:
         store = DirectoryStore(Path(directory) / "adaptive_verification")
@@ -128,7 +112,7 @@ def _show(small: int, large: int, progress: "_Progress") -> Shown:
     return Shown(boots, serving)
 
 
-def _described(shown: Shown) -> dict[str, Any]:
+def _described(shown: "Shown") -> dict[str, Any]:
     first = next(iter(shown.boots.values()))
     boots = [
         {

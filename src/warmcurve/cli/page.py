@@ -7,8 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from warmcurve.cli.demo import Shown
-    from warmcurve.embedded.trial import Booted
+    from warmcurve.embedded.trial import Booted, Shown
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 280, 56, 16, 14, 44
 _NAMES: Final = {

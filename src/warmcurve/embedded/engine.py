@@ -31,12 +31,12 @@ from warmcurve.profile import Sample
 
 CAPTURED: Final = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MAX_TOKENS: Final = 1024
-CONTEXT: Final = 224
+CONTEXT: Final = 192
 """Positions behind each request of a dummy step."""
 CHUNK: Final = 64
 """Tokens of a prompt that one step runs at most."""
-PAUSE: Final = 16
-"""Steps without drafting, once drafting does not pay."""
+PAUSES: Final = (4, 8, 16, 32)
+"""Steps without drafting where drafting does not pay, the first time it is found so, the next, and from then on."""
 CLOSE: Final = 1e-3
 """A choice by less than this may be another one in a batch of another shape, where bits depend on the shape."""
 
@@ -112,6 +112,7 @@ class Engine:
         self._cache.reserve(self._scratch)
         self._captured = {size: Rows(size) for size in self.captured}
         self._rest = 0
+        self._pauses = 0
         self.exact = False
 
     # Requests come and go.
@@ -138,6 +139,7 @@ class Engine:
     def serve(self, requests: Iterable[Request], at_once: int) -> None:
         """Run all of them to their ends, this many at a time."""
         coming = deque(requests)
+        self._rest = self._pauses = 0
         while coming or self.waiting or self.running:
             while coming and len(self.waiting) + len(self.running) < at_once:
                 self.add(coming.popleft())
@@ -181,8 +183,9 @@ class Engine:
         if tables := self.policy.tables:
             promised = rates(tables, batch, room)
             budget = int(promised.argmax())
-            if promised[budget] <= batch.sampling / tables.verify[base]:
-                self._rest = PAUSE
+            pays = promised[budget] > batch.sampling / tables.verify[base]
+            self._pauses = 0 if pays else min(self._pauses + 1, len(PAUSES))
+            self._rest = 0 if pays else PAUSES[self._pauses - 1]
         kept = allocate(batch, budget)
         return [entry._replace(drafts=entry.drafts[:count]) for entry, count in zip(entries, kept, strict=True)]
 
@@ -200,7 +203,9 @@ class Engine:
                 sampled.append(entry.request)
                 last.append(int(end) - len(entry.drafts) + accepted - 1)
         verified = time.perf_counter_ns()
-        if self.policy.positions:
+        if self._rest:
+            self._rest -= 1
+        elif self.policy.positions and sampled:
             self._draft(sampled, rows.features[last])
         ended = time.perf_counter_ns()
         full = rows.real <= self.captured[-1]
@@ -264,9 +269,6 @@ class Engine:
 
     def _draft(self, requests: list[Request], features: Floats) -> None:
         """The next block of each request, from the target's features [requests, 2 × 192] before its newest token."""
-        self._rest = max(0, self._rest - 1)
-        if self._rest or not requests:
-            return
         asked = requests if len(requests) > 1 else requests * 2  # a product has two rows at least
         features = features if len(requests) > 1 else features.repeat(2, axis=0)
         seeds = np.array([request.seed for request in asked])
@@ -349,7 +351,7 @@ class Engine:
             entries.append(Entry(request, base, [0] * drafts, samples=True))
         counts, policy, exact = self.counts, self.policy, self.exact
         # Without trimming, and without settling: choices behind an empty context are close, those served rarely.
-        self.policy, self.exact, self._rest = Policy(), True, 0
+        self.policy, self.exact = Policy(), True
         self._run(entries)
         self.policy, self.counts, self.exact = policy, counts, exact
         return self.sample

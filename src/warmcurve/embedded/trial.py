@@ -15,8 +15,8 @@ from warmcurve.profile import CostProfile
 from warmcurve.report import BootReport
 from warmcurve.store import Store
 
-PROMPT: Final = 192
-REPLY: Final = 96
+PROMPT: Final = 128
+REPLY: Final = 128
 """Bytes of a prompt and of its reply."""
 
 Progress = Callable[[str], None]
@@ -41,6 +41,22 @@ class Serving(NamedTuple):
     tokens_per_s: float
     accepted_per_step: float
     output_sha256: str
+
+
+class Shown(NamedTuple):
+    """Everything that a demonstration found: boots by name, and what was served."""
+
+    boots: dict[str, Booted]
+    serving: list[Serving]
+
+    def identical_tables(self) -> bool:
+        """Whether the stored curves give the very tables that the measured ones gave."""
+        first, *others = (booted.tables for booted in self.boots.values())
+        return all((a == b).all() for other in others for a, b in zip(first, other, strict=True))
+
+    def identical_output(self) -> bool:
+        """Whether all modes emitted the same bytes, at each batch size."""
+        return len({(each.batch, each.output_sha256) for each in self.serving}) == len({s.batch for s in self.serving})
 
 
 def boot(store: Store, max_requests: int, progress: Progress) -> Booted:
