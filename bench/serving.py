@@ -3,7 +3,7 @@
     python bench/serving.py [--rounds 5] [--batches 1 4 16 64] [--json FILE]
 
 One engine boots cold and warm, then serves the same prompts without speculation, with every fixed length, and with
-adaptive verification by fresh and by stored curves. Rounds of all modes are interleaved and ratios are of medians within
+adaptive verification by fresh and by stored curves. Rounds of all modes are interleaved, ratios are of medians within
 this run: speeds of different runs do not compare.
 """
 
@@ -22,16 +22,19 @@ from warmcurve.embedded.trial import boot, serve
 from warmcurve.store import DirectoryStore
 
 
+def _quiet(text: str) -> None:
+    """No progress: the table grows as it is measured."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    quiet = lambda text: None  # noqa: E731
     with tempfile.TemporaryDirectory() as directory:
         store = DirectoryStore(Path(directory) / "adaptive_verification")
-        cold, warm = (boot(store, max(arguments.batches), quiet) for _ in range(2))
+        cold, warm = (boot(store, max(arguments.batches), _quiet) for _ in range(2))
     for booted in (cold, warm):
         print(booted.report.log_line(), file=sys.stderr)
     policies = {
@@ -43,7 +46,7 @@ def main() -> None:
     found = []
     print(f"{'batch':>5}  {'mode':15}  {'bytes/s':>8}  {'of best fixed':>13}  {'accepted/step':>13}  output")
     for batch in arguments.batches:
-        served = serve(warm.engine, policies, batch, max(8, 2 * batch), arguments.rounds, quiet)
+        served = serve(warm.engine, policies, batch, max(8, 2 * batch), arguments.rounds, _quiet)
         best = max(each.tokens_per_s for each in served if not each.mode.startswith("adaptive"))
         for each in served:
             found.append({**each._asdict(), "ratio": each.tokens_per_s / best})

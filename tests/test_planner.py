@@ -1,6 +1,7 @@
 """Cost tables, budgets and allocations, by property."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_above_the_limit_cost_is_linear_between_eager_points(curve, capture_limi
     eager = [(size, Fraction(cost)) for size, cost in zip(curve.sizes, peaks, strict=True) if size > capture_limit]
     if eager:
         assert table[capture_limit + 1] == pytest.approx(float(eager[0][1]))
-    for (left, low), (right, high) in zip(eager, eager[1:], strict=False):
+    for (left, low), (right, high) in pairwise(eager):
         for tokens in range(left, right + 1):
             assert table[tokens] == pytest.approx(float(low + (high - low) * Fraction(tokens - left, right - left)))
 

@@ -12,14 +12,28 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-import corpus
 import numpy as np
 import torch
 import torch.nn.functional as F
-from target import CONTEXT, FEATURE_LAYER, HEAD, HEADS, INNER, VOCABULARY, WIDTH, Muon, Target, norm, rotary, rotate, save
 from torch import Tensor, nn
 
+import corpus
+from target import (
+    CONTEXT,
+    HEAD,
+    HEADS,
+    INNER,
+    VOCABULARY,
+    WIDTH,
+    Muon,
+    Target,
+    norm,
+    rotary,
+    rotate,
+    save,
+)
 from warmcurve.embedded import noise
 
 POSITIONS, RANK, TEMPERATURE = 7, 32, 0.3
@@ -56,7 +70,7 @@ class Drafter(nn.Module):
         self.calibration.requires_grad = False
 
     def block(self, features: Tensor, anchors: Tensor, at: Tensor) -> Tensor:
-        """[batch, n, POSITIONS, WIDTH] for anchors [batch, n] of positions `at`; features are [batch, length, 2 WIDTH]."""
+        """[batch, n, POSITIONS, WIDTH] for anchors [batch, n] at positions `at`; features [batch, length, 2 WIDTH]."""
         batch, length, _ = features.shape
         count = at.shape[1]
         index = (at - 1)[..., None].expand(-1, -1, 2 * WIDTH)
@@ -91,9 +105,12 @@ class Drafter(nn.Module):
 
 
 def generate(target: Target, out: Path, minutes: float, seed: int) -> None:
-    """Replies of the target to prompts from the corpus, 256 at a time, as tokens [n, PROMPT + REPLY] with their seeds."""
+    """Replies of the target to prompts from the corpus, 256 at a time: tokens [n, PROMPT + REPLY], and their seeds."""
     random = np.random.default_rng(seed)
-    for name, data, share in (("held_out", corpus.load(held_out=True), 0.1), ("training", corpus.load(held_out=False), 0.9)):
+    for name, data, share in (
+        ("held_out", corpus.load(held_out=True), 0.1),
+        ("training", corpus.load(held_out=False), 0.9),
+    ):
         texts, seeds, started = [], [], time.monotonic()
         while time.monotonic() - started < 60 * minutes * share:
             starts = random.integers(0, len(data) - PROMPT, 256)
@@ -170,12 +187,23 @@ def train(target: Target, out: Path, minutes: float, seed: int) -> dict[str, flo
     random = np.random.default_rng(seed)
     sequences = Sequences(target, out / "training.npz")
     drafter = Drafter()
-    matrices = [drafter.fuse, drafter.trunk_up, drafter.trunk_down, drafter.query, drafter.out, drafter.up, drafter.down, drafter.kv]
+    matrices = [
+        drafter.fuse,
+        drafter.trunk_up,
+        drafter.trunk_down,
+        drafter.query,
+        drafter.out,
+        drafter.up,
+        drafter.down,
+        drafter.kv,
+    ]
     confidence = [drafter.confidence, drafter.confidence_bias]
     taken = {id(parameter) for parameter in (*matrices, *confidence)}
     others = [p for p in drafter.parameters() if p.requires_grad and id(p) not in taken]
     muon = Muon(matrices, rate=0.02)
-    adam = torch.optim.AdamW([{"params": others, "lr": 0.01}, {"params": confidence, "lr": 0.01}], betas=(0.9, 0.95), weight_decay=0.0)
+    adam = torch.optim.AdamW(
+        [{"params": others, "lr": 0.01}, {"params": confidence, "lr": 0.01}], betas=(0.9, 0.95), weight_decay=0.0
+    )
     weights = torch.exp(-torch.arange(POSITIONS) / POSITIONS)
     weights /= weights.sum()
 
@@ -221,41 +249,70 @@ def train(target: Target, out: Path, minutes: float, seed: int) -> dict[str, flo
         step += 1
         mean += (both.detach() - mean) / min(step, 50)
         if step % 50 == 0:
-            print(f"{step} steps {(time.monotonic() - started) / 60:.1f} min loss {mean[0]:.3f} accepted {mean[1]:.2f}", flush=True)
+            print(
+                f"{step} steps {(time.monotonic() - started) / 60:.1f} min loss {mean[0]:.3f} accepted {mean[1]:.2f}",
+                flush=True,
+            )
         if time.monotonic() - saved > 120:
             saved = time.monotonic()
             save(drafter, out / "drafter.pt")
     save(drafter, out / "drafter.pt")
-    return {"minutes": minutes, "steps": step, "blocks": step * size * count, "loss": float(mean[0]), "accepted": float(mean[1])}
+    return {
+        "minutes": minutes,
+        "steps": step,
+        "blocks": step * size * count,
+        "loss": float(mean[0]),
+        "accepted": float(mean[1]),
+    }
+
+
+class Observed(NamedTuple):
+    """Blocks as they are served: log-odds and hits, [n, POSITIONS], of the anchors that serving comes by."""
+
+    doubts: np.ndarray
+    hits: np.ndarray
+    everywhere: float
+    """Accepted drafts a block where blocks start at every position, which serving does not: easy text is passed over."""
 
 
 @torch.no_grad()
-def observe(target: Target, drafter: Drafter, sequences: Sequences, seed: int, batches: int = 24) -> tuple[np.ndarray, np.ndarray]:
-    """Log-odds and hits, [n, POSITIONS], where drafted tokens follow each other as they are served."""
-    random = np.random.default_rng(seed)
-    doubts, hits = [], []
-    for _ in range(batches):
-        features, anchors, at, truth, _, rows = sequences.batch(*sequences.positions(random, 16, 8))
-        hidden = drafter.block(features, anchors, at)
+def observe(drafter: Drafter, sequences: Sequences, chosen: range) -> Observed:
+    places = np.arange(PROMPT, PROMPT + REPLY - POSITIONS)
+    doubts, hits, everywhere = [], [], []
+    for first in range(chosen.start, chosen.stop, 4):
+        index = np.arange(first, min(first + 4, chosen.stop))
+        at = np.tile(places, (len(index), 1))
+        features, anchors, at_tensor, truth, _, rows = sequences.batch(index, at)
+        hidden = drafter.block(features, anchors, at_tensor)
         previous, doubt, hit = anchors, [], []
         for position in range(POSITIONS):
             markov, bias = drafter.bias(previous)
-            noised = hidden[:, :, position] @ target.head + bias + TEMPERATURE * F.embedding(rows[:, :, position], NOISE)
+            here = hidden[:, :, position]
+            noised = here @ sequences.target.head + bias + TEMPERATURE * F.embedding(rows[:, :, position], NOISE)
             previous = noised.argmax(-1)
-            doubt.append(drafter.doubt(hidden[:, :, position, None], markov[:, :, None], noised[:, :, None])[..., position])
+            doubt.append(drafter.doubt(here[:, :, None], markov[:, :, None], noised[:, :, None])[..., position])
             hit.append(previous == truth[:, :, position])
-        doubts.append(torch.stack(doubt, -1).reshape(-1, POSITIONS))
-        hits.append(torch.stack(hit, -1).reshape(-1, POSITIONS))
-    return torch.cat(doubts).numpy(), torch.cat(hits).numpy()
+        all_doubts, all_hits = torch.stack(doubt, -1).numpy(), torch.stack(hit, -1).numpy()
+        accepted = np.cumprod(all_hits, axis=-1).sum(-1)
+        everywhere.append(accepted.mean())
+        for sequence, counts in enumerate(accepted):
+            place = 0
+            while place < len(places):
+                doubts.append(all_doubts[sequence, place])
+                hits.append(all_hits[sequence, place])
+                place += int(counts[place]) + 1
+    return Observed(np.array(doubts), np.array(hits), float(np.mean(everywhere)))
 
 
-def calibrate(target: Target, drafter: Drafter, out: Path, seed: int) -> dict[str, object]:
+def calibrate(target: Target, drafter: Drafter, out: Path) -> dict[str, object]:
     """A factor and an offset for each position's log-odds, fitted left to right on half of the held-out text."""
     sequences = Sequences(target, out / "held_out.npz")
-    tokens, seeds = sequences.tokens, sequences.seeds
-    half = len(tokens) // 2
-    sequences.tokens, sequences.seeds = tokens[:half], seeds[:half]
-    doubts, hits = observe(target, drafter, sequences, seed)
+    count = min(len(sequences.tokens), 512)
+    fitted, judged = (
+        observe(drafter, sequences, range(count // 2)),
+        observe(drafter, sequences, range(count // 2, count)),
+    )
+    doubts, hits = fitted.doubts, fitted.hits
     alive = np.concatenate((np.ones((len(hits), 1), bool), np.cumprod(hits, 1).astype(bool)[:, :-1]), 1)
     for position in range(POSITIONS):
         kept = alive[:, position]
@@ -263,7 +320,9 @@ def calibrate(target: Target, drafter: Drafter, out: Path, seed: int) -> dict[st
         fit = torch.tensor([1.0, 0.0], requires_grad=True)
         optimizer = torch.optim.LBFGS([fit], max_iter=100)
 
-        def closure(fit: Tensor = fit, x: Tensor = x, y: Tensor = y, optimizer: torch.optim.Optimizer = optimizer) -> Tensor:
+        def closure(
+            fit: Tensor = fit, x: Tensor = x, y: Tensor = y, optimizer: torch.optim.Optimizer = optimizer
+        ) -> Tensor:
             optimizer.zero_grad()
             loss = F.binary_cross_entropy_with_logits(x * fit[0] + fit[1], y)
             loss.backward()
@@ -271,21 +330,30 @@ def calibrate(target: Target, drafter: Drafter, out: Path, seed: int) -> dict[st
 
         optimizer.step(closure)
         drafter.calibration[:, position] = fit.detach()
-    sequences.tokens, sequences.seeds = tokens[half:], seeds[half:]
-    doubts, hits = observe(target, drafter, sequences, seed + 1)
+    doubts, hits = judged.doubts, judged.hits
     scale, offset = drafter.calibration.numpy()
     survival = np.cumprod(1 / (1 + np.exp(-(doubts * scale + offset))), 1)
     kept = np.cumprod(hits, 1)
     conditional = [float(hits[np.r_[kept[:, n - 1] > 0] if n else slice(None), n].mean()) for n in range(POSITIONS)]
     bins = np.minimum((survival * 10).astype(int), 9)
     table = [
-        {"from": n / 10, "count": int((bins == n).sum()), "promised": float(survival[bins == n].mean()), "observed": float(kept[bins == n].mean())}
-        for n in range(10) if (bins == n).any()
+        {
+            "from": n / 10,
+            "count": int((bins == n).sum()),
+            "promised": float(survival[bins == n].mean()),
+            "observed": float(kept[bins == n].mean()),
+        }
+        for n in range(10)
+        if (bins == n).any()
     ]
     error = sum(row["count"] * abs(row["promised"] - row["observed"]) for row in table) / survival.size
     return {
-        "accepted_per_step": float(kept.sum(1).mean()), "acceptance_by_position": conditional,
-        "expected_calibration_error": float(error), "reliability": table, "blocks": len(hits),
+        "accepted_per_step": float(kept.sum(1).mean()),
+        "accepted_from_every_position": judged.everywhere,
+        "acceptance_by_position": conditional,
+        "expected_calibration_error": float(error),
+        "reliability": table,
+        "blocks": len(hits),
     }
 
 
@@ -309,11 +377,14 @@ def main() -> None:
             generate(target, arguments.out, arguments.minutes, arguments.seed)
         return
     if arguments.stage == "train":
-        facts: dict[str, object] = {**train(target, arguments.out, arguments.minutes, arguments.seed), "seed": arguments.seed}
+        facts: dict[str, object] = {
+            **train(target, arguments.out, arguments.minutes, arguments.seed),
+            "seed": arguments.seed,
+        }
     else:
         drafter = Drafter()
         drafter.load_state_dict(torch.load(arguments.out / "drafter.pt"))
-        facts = calibrate(target, drafter, arguments.out, arguments.seed)
+        facts = calibrate(target, drafter, arguments.out)
         save(drafter, arguments.out / "calibrated.pt")
     (arguments.out / f"{arguments.stage}.json").write_text(json.dumps(facts, indent=1))
     print(json.dumps(facts, indent=1))

@@ -1,6 +1,6 @@
 """Write the weights that the package ships: fp16 safetensors.
 
-    python training/export.py --out build/training
+python training/export.py --out build/training
 """
 
 import argparse

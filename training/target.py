@@ -1,6 +1,6 @@
 """The target: a byte-level decoder-only transformer, and its training.
 
-    python training/target.py --minutes 38 --out build/training
+python training/target.py --minutes 38 --out build/training
 """
 
 import argparse
@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import corpus
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+import corpus
 
 VOCABULARY, WIDTH, LAYERS, HEADS, HEAD, INNER, CONTEXT = 256, 192, 6, 3, 64, 768, 384
 FEATURE_LAYER = 3
@@ -151,7 +152,8 @@ def main() -> None:
     muon = Muon(list(model.blocks.parameters()), rate=0.02)
     adam = torch.optim.AdamW(
         [{"params": [model.embedding], "lr": 0.02}, {"params": [model.head], "lr": 0.004}],
-        betas=(0.9, 0.95), weight_decay=0.0,
+        betas=(0.9, 0.95),
+        weight_decay=0.0,
     )
     base = [group["lr"] for group in adam.param_groups]
     loss_of = torch.compile(model.loss)
@@ -182,8 +184,13 @@ def main() -> None:
             print(f"held out {bits(loss_of, held_out, arguments.batch, 5):.3f} bits", flush=True)
     save(model, arguments.out / "target.pt")
     facts = {
-        "minutes": arguments.minutes, "seed": arguments.seed, "steps": step, "tokens": step * arguments.batch * CONTEXT,
-        "training_bytes": len(training), "held_out_bytes": len(held_out), "training_bits": mean / math.log(2),
+        "minutes": arguments.minutes,
+        "seed": arguments.seed,
+        "steps": step,
+        "tokens": step * arguments.batch * CONTEXT,
+        "training_bytes": len(training),
+        "held_out_bytes": len(held_out),
+        "training_bits": mean / math.log(2),
         "held_out_bits": bits(loss_of, held_out, arguments.batch, 40),
     }
     (arguments.out / "target.json").write_text(json.dumps(facts, indent=1))

@@ -48,7 +48,7 @@ def cost_table(curve: CostCurve, largest: int, capture_limit: int) -> Floats:
     sizes = np.array(curve.sizes)
     costs = np.maximum.accumulate(np.array(curve.costs_ms))
     wanted = np.arange(largest + 1)
-    table = costs[np.searchsorted(sizes, wanted).clip(max=len(sizes) - 1)]
+    table: Floats = costs[np.searchsorted(sizes, wanted).clip(max=len(sizes) - 1)]
     eager = sizes > capture_limit
     if capture_limit and eager.any():
         beyond = wanted > capture_limit

@@ -1,11 +1,13 @@
 """`warmcurve demo`, with short replies."""
 
 import json
+from functools import partial
 from html.parser import HTMLParser
 
 import pytest
 
 from warmcurve.embedded import trial
+from warmcurve.embedded.startup import start
 from warmcurve.sentinel import Limits
 from warmcurve.settings import Settings
 
@@ -19,10 +21,7 @@ def quick(monkeypatch):
     whole = trial.requests
     monkeypatch.setattr("warmcurve.cli.demo._ROUNDS", 1)
     monkeypatch.setattr(trial, "requests", lambda count: whole(min(count, 3), 12))
-    monkeypatch.setattr(trial, "start", lambda *a, **k: trial_start(*a, **k, settings=Settings(ANY)))
-
-
-trial_start = trial.start
+    monkeypatch.setattr(trial, "start", partial(start, settings=Settings(ANY)))
 
 
 def test_the_document_says_what_was_found(run):
@@ -49,15 +48,17 @@ def test_the_table_says_it_to_a_person(run):
     assert result.stdout.count("adaptive-stored") == 2
     assert "NO" not in result.stdout
     assert "calibrating" in result.stderr
-    assert "sentinel limits are wider" in result.stderr
+    assert "Sentinel limits are wider" in result.stderr
 
 
 class Links(HTMLParser):
     """What a page would load or link to, and its text."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.found, self.text, self.tags = [], "", []
+        self.found: list[str | None] = []
+        self.tags: list[str] = []
+        self.text = ""
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)

@@ -29,7 +29,7 @@ def exact(models: Models) -> bool:
 
 @pytest.fixture
 def engine(models: Models, exact: bool) -> Callable[..., Engine]:
-    def engine(max_requests: int = 4, policy: Policy = Policy(0)) -> Engine:
+    def engine(max_requests: int = 4, policy: Policy | None = None) -> Engine:
         made = Engine(*models, max_requests, policy)
         made.exact = exact
         return made

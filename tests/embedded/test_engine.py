@@ -11,14 +11,20 @@ from warmcurve.embedded.engine import CHUNK, Engine, Policy, Request
 from warmcurve.embedded.model import CAPACITY, POSITIONS, Rows
 from warmcurve.planner import CostTables
 
-PROMPTS = (b"import os\nimport sys\n\n\ndef main(", b"    def __init__(self, name", b"# ", b"x" * 100, b"class A:\n" * 9)
+PROMPTS = (
+    b"import os\nimport sys\n\n\ndef main(",
+    b"    def __init__(self, name",
+    b"# ",
+    b"x" * 100,
+    b"class A:\n" * 9,
+)
 
 
-def requests(limit=12, temperature=0.3):
+def requests(limit=12, temperature=0.3) -> list[Request]:
     return [Request(prompt, limit, seed, temperature) for seed, prompt in enumerate(PROMPTS)]
 
 
-def tables(seed, engine):
+def tables(seed, engine) -> CostTables:
     """Costs of any shape, so that budgets are of any size."""
     draw = np.random.default_rng(seed)
     verify = np.maximum.accumulate(np.cumsum(draw.exponential(1, engine.max_tokens + 1) * draw.integers(0, 2)) + 0.1)
@@ -87,8 +93,8 @@ def test_drafts_are_accepted(engine):
 
 def test_shapes_change_no_bit(models, exact):
     """Logits of the same tokens are equal in any batch, to the bit where the self-test says so, else closely."""
-    target, _ = models
-    serving = Engine(*models, 4)
+    target, drafter = models
+    serving = Engine(target, drafter, 4)
     tokens = list((PROMPTS[0] * 9)[: 2 * CHUNK])
     draw = random.Random(1)
     for _ in range(8):
@@ -97,7 +103,9 @@ def test_shapes_change_no_bit(models, exact):
         for start, end in pairwise(splits):
             rows = Rows(max(2, len(slots) * (end - start) + draw.choice([0, 1, 30])))
             places = np.arange(start, end)
-            rows.fill(tokens[start:end] * len(slots), places.tolist() * len(slots), np.repeat(slots, end - start).tolist())
+            rows.fill(
+                tokens[start:end] * len(slots), places.tolist() * len(slots), np.repeat(slots, end - start).tolist()
+            )
             group = Group(0, slots, np.broadcast_to(places + 1, (len(slots), end - start)))
             logits = target.forward(rows, [group], serving._cache)
             for last in (len(slots) * (end - start) - 1, end - start - 1):
@@ -111,7 +119,12 @@ def test_close_choices_are_settled_in_one_shape(engine, reference, monkeypatch):
     serving.exact = False
     monkeypatch.setattr("warmcurve.embedded.engine.CLOSE", np.inf)
     settled = []
-    monkeypatch.setattr(serving, "_settle", lambda request: settled.append(0) or Engine._settle(serving, request))
+
+    def settle(request):
+        settled.append(request)
+        return Engine._settle(serving, request)
+
+    monkeypatch.setattr(serving, "_settle", settle)
     served = requests(8)
     serving.serve(served, 4)
     assert [request.reply() for request in served] == [reference(request) for request in served]

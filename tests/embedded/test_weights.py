@@ -1,6 +1,7 @@
 """The reader of safetensors, and products in blocks."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from warmcurve.embedded.model import HERE
 from warmcurve.embedded.weights import Matrix, read
 
 
-def file(path, tensors, dtype="F16"):
-    header, body = {"__metadata__": {"format": "pt"}}, b""
+def file(path: Path, tensors, dtype="F16") -> Path:
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    body = b""
     for name, tensor in tensors.items():
         data = tensor.astype(np.float16).tobytes()
         header[name] = {"dtype": dtype, "shape": tensor.shape, "data_offsets": [len(body), len(body) + len(data)]}

@@ -15,20 +15,20 @@ from warmcurve.profile import CostCurve, CostProfile
 CASES = 3000
 
 
-def _curve(random, largest):
+def _curve(random, largest) -> CostCurve:
     sizes = np.sort(random.choice(np.arange(1, largest + 1), random.integers(1, min(18, largest) + 1), replace=False))
     base = np.linspace(1, random.uniform(1, 30), len(sizes))
     costs = base * random.lognormal(0, random.choice([0.0, 0.05, 0.5]), len(sizes))
     return CostCurve(tuple(map(int, sizes)), tuple(map(float, costs)))
 
 
-def _profile(random):
+def _profile(random) -> CostProfile:
     verify = _curve(random, 300)
     limit = int(random.choice(verify.sizes))
     return CostProfile(verify, _curve(random, 40), limit, ())
 
 
-def _manager(random, tables, batch, most):
+def _manager(random, tables, batch, most) -> AdaptiveVerificationManager:
     """vLLM's scheduling half alone, over the state of requests that this batch would be."""
     requests, positions = batch.confidence.shape
     slots = random.permutation(requests + 3)[:requests]
@@ -48,7 +48,7 @@ def _manager(random, tables, batch, most):
     return manager
 
 
-def _batch(random):
+def _batch(random) -> Batch:
     requests, positions = int(random.integers(1, 33)), int(random.integers(1, 9))
     confidence = random.beta(3, 1, (requests, positions)).astype(np.float32)
     if random.random() < 0.2:
@@ -69,7 +69,7 @@ def test_tables_and_budgets_are_vllms(part):
         )
         ours = cost_tables(profile, 40, tokens)
         assert all(np.array_equal(mine, their) for mine, their in zip(ours, theirs, strict=True))
-        most = int(random.choice([1000, random.integers(0, 30)]))
+        most = int(random.choice(np.array([1000, random.integers(0, 30)])))
         manager = _manager(random, CostTables(*theirs), batch, most)
         names = [str(n) for n in range(len(batch.drafts))]
         extra = np.ones(len(names), int)

@@ -52,10 +52,16 @@ def page(shown: "Shown", limits: str) -> str:
     tiles = "".join(f'<div class="fact"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in facts)
     batches = list(dict.fromkeys(each.batch for each in shown.serving))
     charts = "".join(
-        _figure(f"{batch} requests at once", _bars([
-            (_NAMES[each.mode], each.tokens_per_s, f"{each.tokens_per_s:,.0f} bytes/s", f"var(--{each.mode})")
-            for each in shown.serving if each.batch == batch
-        ]))
+        _figure(
+            f"{batch} requests at once",
+            _bars(
+                [
+                    (_NAMES[each.mode], each.tokens_per_s, f"{each.tokens_per_s:,.0f} bytes/s", f"var(--{each.mode})")
+                    for each in shown.serving
+                    if each.batch == batch
+                ]
+            ),
+        )
         for batch in batches
     )
     phases = [
@@ -74,11 +80,11 @@ def page(shown: "Shown", limits: str) -> str:
 <p>{escape(cold.report.engine)} measured what its steps cost, stored the two curves, and booted again from them after
 replaying {warm.report.sentinel_runs} sizes. Then it served the same prompts in four modes.</p>
 <div class="facts">{tiles}</div>
-<h2>Boots</h2><p>The whole boot loads the weights and touches the buffers as well. {escape(limits[:1].upper())}{escape(limits[1:])}.</p>
+<h2>Boots</h2><p>The whole boot loads the weights and touches the buffers as well. {escape(limits)}</p>
 {_figure("Time to curves in place, and of the whole boot", _bars(phases, width=2 * _WIDTH, height=40))}
 <h2>The two curves</h2>
-<p>A step is padded to the next captured size up to {profile.capture_limit} tokens, so its cost is a staircase; above, it runs as it
-is. The budget of a step is the number of drafts with the most expected bytes per ms.</p>
+<p>A step is padded to the next captured size up to {profile.capture_limit} tokens, so its cost is a staircase;
+above, it runs as it is. The budget of a step is the number of drafts with the most expected bytes per ms.</p>
 <div class="pair">
 {_figure("Verification: ms by target tokens", _curve(profile.verify.points(), profile.capture_limit))}
 {_figure("Drafting: ms by requests", _curve(profile.draft.points(), profile.draft.sizes[-1]))}
@@ -131,11 +137,15 @@ def _curve(points: Sequence[tuple[int, float]], limit: int) -> str:
     parts = []
     for mark in (base * 10**power for power in range(-3, 5) for base in (1, 2, 5)):
         if bottom <= mark <= top:
-            parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
+            parts.append(
+                f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>'
+            )
             parts.append(f'<text x="{_LEFT - 8}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>')
-    for size in (2**power for power in range(12)):
-        if low <= size <= high:
-            parts.append(f'<text x="{x(size):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{size}</text>')
+    parts += [
+        f'<text x="{x(size):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{size}</text>'
+        for size in (2**power for power in range(12))
+        if low <= size <= high
+    ]
     # As the planner reads it: no size is cheaper than a smaller one.
     costs = list(accumulate((ms for _, ms in points), max))
     peaks = [(size, ms) for (size, _), ms in zip(points, costs, strict=True)]
@@ -147,7 +157,9 @@ def _curve(points: Sequence[tuple[int, float]], limit: int) -> str:
     if eager:
         line = "L".join(f"{x(size):.1f} {y(ms):.1f}" for size, ms in eager)
         parts.append(f'<path class="eager" d="M{line}"/>')
-        parts.append(f'<line class="limit" x1="{x(limit):.1f}" x2="{x(limit):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>')
+        parts.append(
+            f'<line class="limit" x1="{x(limit):.1f}" x2="{x(limit):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
+        )
         parts.append(f'<text x="{x(limit) - 6:.1f}" y="{_TOP + 12}" text-anchor="end">captured up to {limit}</text>')
     parts += [
         f'<circle class="dot" cx="{x(size):.1f}" cy="{y(ms):.1f}" r="3.2"><title>{size}: {ms:.3g} ms</title></circle>'

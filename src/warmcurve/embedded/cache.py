@@ -67,7 +67,8 @@ class Group:
         row = slots == list(range(slots[0], slots[0] + len(slots)))
         self._row = slice(slots[0], slots[0] + len(slots)) if row else None
         unseen = np.arange(self._length) >= lengths[:, :, None, None]
-        self._mask = np.where(unseen, np.float32(-np.inf), np.float32(0))
+        self._mask = np.zeros(unseen.shape, np.float32)
+        self._mask[unseen] = -np.inf
 
     def attend(self, cache: Cache, layer: int, queries: Floats) -> Floats:
         """Attention of queries [requests × tokens, heads × 64] over a layer, of the same shape."""
@@ -92,5 +93,5 @@ class Group:
         else:
             for index, slot in enumerate(self._slots):
                 np.matmul(scores[index], values[slot], out=seen[index])
-        attended: Floats = seen[..., :HEAD] / seen[..., HEAD, None]
-        return attended.reshape(queries.shape)
+        seen[..., :HEAD] /= seen[..., HEAD, None]
+        return seen[..., :HEAD].reshape(queries.shape)

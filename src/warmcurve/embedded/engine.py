@@ -96,8 +96,8 @@ class Counts(NamedTuple):
 class Engine:
     """`max_requests` run at once. `exact` says whether bits are the same in every shape of batch on this machine."""
 
-    def __init__(self, target: Target, drafter: Drafter, max_requests: int, policy: Policy = Policy(0)) -> None:
-        self.policy = policy
+    def __init__(self, target: Target, drafter: Drafter, max_requests: int, policy: Policy | None = None) -> None:
+        self.policy = policy or Policy(0)
         self.max_requests = max_requests
         self.max_tokens = min(MAX_TOKENS, max_requests * CHUNK)
         self.captured = tuple(size for size in CAPTURED if size <= max_requests * (1 + POSITIONS))
@@ -246,7 +246,7 @@ class Engine:
         return self._captured.get(size) or Rows(size)
 
     def _accept(self, entry: Entry, end: int) -> int | None:
-        """Emit the drafts that are what the target chooses, and its choice after them; gives how many, if it samples."""
+        """Emit the drafts that the target chooses too, and its choice after them; gives how many, if it samples."""
         request, base, drafts, samples = entry
         if not samples:
             request.computed += base
@@ -299,7 +299,8 @@ class Engine:
             places = np.arange(start, start + CHUNK)
             rows.fill(padded[start : start + CHUNK], places.tolist(), [self._scratch] * CHUNK)
             logits = self._target.forward(rows, [Group(0, [self._scratch], places[None] + 1)], self._cache)
-        return logits[(len(tokens) - 1) % CHUNK]
+        last: Floats = logits[(len(tokens) - 1) % CHUNK]
+        return last
 
     def warm_up(self) -> None:
         """Touch every buffer once, as the capture of graphs does, and find out whether bits depend on the shape."""
@@ -308,7 +309,7 @@ class Engine:
         self.exact = self._same_bits()
 
     def _same_bits(self) -> bool:
-        """Whether logits of the same tokens are the same alone and in a batch, one by one and in a row, padded or not."""
+        """Whether logits of the same tokens are equal alone and in a batch, one by one and in a row, padded or not."""
         tokens = np.random.default_rng(0).integers(0, 256, CHUNK + 8).tolist()
         slots = list(range(min(3, self.max_requests)))
         reference = [self.recompute(tokens[: CHUNK + count + 1]) for count in range(8)]

@@ -1,8 +1,8 @@
 """The target and its drafter: what a step computes, in numpy.
 
 The target is a decoder-only transformer over bytes: 6 layers of width 192, 3 query heads over one key-value head,
-squared ReLU, rotary positions. The drafter proposes 7 bytes at once from the target's features, in the manner of DSpark:
-a parallel block, a low-rank Markov head that joins the positions left to right, and a confidence for each of them.
+squared ReLU, rotary positions. The drafter proposes 7 bytes at once from the target's features, as DSpark does: a
+parallel block, a low-rank Markov head that joins the positions left to right, and a confidence for each of them.
 
 Output bits do not depend on how many rows a step has, how they are batched or padded: see `Matrix` and `Group`.
 """

@@ -22,11 +22,13 @@ def table() -> NDArray[np.float32]:
     # The raw stream of a bit generator never changes between versions of numpy, a distribution's may.
     raw = np.random.PCG64(20260705).random_raw(_ROWS * VOCABULARY)
     uniform = (np.asarray(raw, np.uint64) >> np.uint64(12)).astype(np.float64) / 2**52 + 2.0**-54
-    return (-np.log(-np.log(uniform))).astype(np.float32).reshape(_ROWS, VOCABULARY)
+    gumbel: NDArray[np.float32] = (-np.log(-np.log(uniform))).astype(np.float32).reshape(_ROWS, VOCABULARY)
+    return gumbel
 
 
 def rows(seeds: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which rows of the table are added to the logits that choose the tokens at these positions; shapes broadcast."""
     mixed = seeds.astype(np.uint64) * _SEED_STEP + positions.astype(np.uint64) * _POSITION_STEP
     mixed = (mixed ^ (mixed >> np.uint64(31))) * _SEED_STEP
-    return (mixed >> np.uint64(52)).astype(np.int64)
+    found: NDArray[np.int64] = (mixed >> np.uint64(52)).astype(np.int64)
+    return found

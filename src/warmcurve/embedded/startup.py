@@ -1,7 +1,7 @@
 """How this engine boots: the worked example of driving `warmcurve.boot`.
 
-An engine brings four things to a boot: the plan of its full calibration, the factors that its curves depend on, a store,
-and answers to three requests. `drive` asks them in the right order, and the report says how it went.
+An engine brings four things to a boot: the plan of its full calibration, the factors its curves depend on, a store, and
+answers to three requests. `drive` asks them in the right order, and the report says how it went.
 
     report = start(engine, store, settings)     # cold: calibrates, stores; warm: replays two sizes, reuses
 """
@@ -95,7 +95,7 @@ class Startup:
 def start(
     engine: Engine,
     store: Store,
-    settings: Settings = Settings(NOISY),
+    settings: Settings | None = None,
     *,
     startup: Startup | None = None,
     clock: Clock | None = None,
@@ -107,7 +107,7 @@ def start(
         plan=calibration_plan(engine),
         read_factors=lambda: factors(engine),
         store=store,
-        settings=settings,
+        settings=settings or Settings(NOISY),
         clock=clock or SystemClock(),
         draw=draw,
     )

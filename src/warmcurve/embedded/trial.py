@@ -33,7 +33,7 @@ class Booted(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """One mode at one batch size: bytes emitted, bytes a second, accepted drafts a step of a request, and the output."""
+    """One mode at one batch size: bytes emitted and their rate, accepted drafts a step of a request, the output."""
 
     mode: str
     batch: int
