@@ -269,16 +269,14 @@ class Engine:
 
     def _draft(self, requests: list[Request], features: Floats) -> None:
         """The next block of each request, from the target's features [requests, 2 × 192] before its newest token."""
-        asked = requests if len(requests) > 1 else requests * 2  # a product has two rows at least
-        features = features if len(requests) > 1 else features.repeat(2, axis=0)
-        seeds = np.array([request.seed for request in asked])
-        places = np.array([len(request.tokens) - 1 for request in asked])
+        seeds = np.array([request.seed for request in requests])
+        places = np.array([len(request.tokens) - 1 for request in requests])
         chances = noise.table()[noise.rows(seeds[:, None], places[:, None] + np.arange(1, POSITIONS + 1))]
-        chances *= np.array([request.temperature for request in asked], np.float32)[:, None, None]
-        anchors = np.array([request.tokens[-1] for request in asked])
-        slots = [request.slot for request in asked]
+        chances *= np.array([request.temperature for request in requests], np.float32)[:, None, None]
+        anchors = np.array([request.tokens[-1] for request in requests])
+        slots = [request.slot for request in requests]
         block = self._drafter.draft(features, anchors, places, slots, chances, self._cache)
-        for request, tokens, confidence in zip(requests, block.tokens.tolist(), block.confidence, strict=False):
+        for request, tokens, confidence in zip(requests, block.tokens.tolist(), block.confidence, strict=True):
             # The target's own token completes a reply: no draft is needed for its last byte.
             request.drafts = tokens[: min(self.policy.positions, request.missing() - 1)]
             request.confidence = confidence

@@ -145,7 +145,7 @@ class Drafter:
     def draft(
         self, features: Floats, anchors: Integers, positions: Integers, slots: list[int], noise: Floats, cache: Cache
     ) -> Drafts:
-        """Blocks after the `anchors`, the newest tokens, at these positions: [requests] each, two at least.
+        """Blocks after the `anchors`, the newest tokens, at these positions: [requests] each.
 
         `features` [requests, 2 × 192] are the target's at the positions before; `noise` [requests, 7, 256] chooses.
         """
