@@ -272,7 +272,7 @@ class Observed(NamedTuple):
     doubts: np.ndarray
     hits: np.ndarray
     everywhere: float
-    """Accepted drafts a block where blocks start at every position, which serving does not: easy text is passed over."""
+    """Accepted drafts a block where blocks start at every position; serving passes over easy text in few blocks."""
 
 
 @torch.no_grad()

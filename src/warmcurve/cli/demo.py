@@ -33,7 +33,7 @@ _SERVING: Final = (
 )
 
 
-class _NumpyMissing(click.ClickException):
+class _Missing(click.ClickException):
     exit_code = 3
 
 
@@ -62,10 +62,14 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
         from warmcurve.embedded import startup
         from warmcurve.embedded.trial import REPLY
     except ImportError as error:
-        raise _NumpyMissing(f"{error}: the demonstration needs numpy (pip install 'warmcurve[demo]')") from error
+        raise _Missing(f"{error}: the demonstration needs numpy (pip install 'warmcurve[demo]')") from error
     progress = _Progress()
-    shown = _show(small, large, progress)
-    progress.end()
+    try:
+        shown = _show(small, large, progress)
+    except FileNotFoundError as error:
+        raise _Missing(str(error)) from error
+    finally:
+        progress.end()
     limits = startup.NOISY
     told = (
         f"Sentinel limits are wider here than by default, for a CPU that others share: measured / stored "

@@ -25,15 +25,13 @@ def is_held_out(name: str) -> bool:
 def prompts(count: int, length: int, directory: Path | None = None) -> list[bytes]:
     """`count` different prompts of `length` bytes, each cut from a held-out file at a line's start."""
     texts = [path.read_bytes() for path in files(directory, held_out=True)]
-    texts = [text for text in texts if len(text) >= 2 * length]
-    if not texts:
-        raise FileNotFoundError("no source of the standard library is installed to take prompts from")
     found: dict[bytes, None] = {}
-    turn = 0
-    while len(found) < count:
-        text = texts[turn % len(texts)]
-        # Later turns start further down the same file.
-        start = text.rfind(b"\n", 0, 1 + (turn // len(texts) * 3 * length) % (len(text) - length)) + 1
-        found[text[start : start + length]] = None
-        turn += 1
-    return list(found)
+    # Down the files in parallel, so that the first prompts come from different ones.
+    for offset in range(0, max(map(len, texts), default=0), 3 * length):
+        for text in texts:
+            start = text.rfind(b"\n", 0, offset + 1) + 1
+            if start + length <= len(text):
+                found[text[start : start + length]] = None
+            if len(found) == count:
+                return list(found)
+    raise FileNotFoundError(f"the source of the standard library, as installed, gives {len(found)} of {count} prompts")
