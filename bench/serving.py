@@ -3,8 +3,8 @@
     python bench/serving.py [--rounds 5] [--batches 1 4 16 64] [--json FILE]
 
 One engine boots cold and warm, then serves the same prompts without speculation, with every fixed length, and with
-adaptive verification by fresh and by stored curves. Rounds of all modes are interleaved, ratios are of medians within
-this run: speeds of different runs do not compare.
+adaptive verification by fresh and by stored curves. Rounds of all modes are interleaved, and ratios are of the fastest
+rounds of this run: speeds of different runs do not compare.
 """
 
 import argparse

@@ -89,7 +89,7 @@ above, it runs as it is. The budget of a step is the number of drafts with the m
 {_figure("Verification: ms by target tokens", _curve(profile.verify.points(), profile.capture_limit))}
 {_figure("Drafting: ms by requests", _curve(profile.draft.points(), profile.draft.sizes[-1]))}
 </div>
-<h2>Serving</h2><p>The median of interleaved rounds; on a busy machine some percent are noise.</p>
+<h2>Serving</h2><p>The fastest of several interleaved rounds; on a busy machine some percent are noise.</p>
 <div class="pair">{charts}</div>
 {_table(shown)}
 </main></body></html>

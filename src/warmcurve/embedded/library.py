@@ -29,7 +29,8 @@ def prompts(count: int, length: int, directory: Path | None = None) -> list[byte
     # Down the files in parallel, so that the first prompts come from different ones.
     for offset in range(0, max(map(len, texts), default=0), 3 * length):
         for text in texts:
-            start = text.rfind(b"\n", 0, offset + 1) + 1
+            # From a third down: files begin alike, with a licence or a docstring.
+            start = text.rfind(b"\n", 0, len(text) // 3 + offset + 1) + 1
             if start + length <= len(text):
                 found[text[start : start + length]] = None
             if len(found) == count:
