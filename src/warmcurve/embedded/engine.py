@@ -35,8 +35,8 @@ CONTEXT: Final = 192
 """Positions behind each request of a dummy step."""
 CHUNK: Final = 64
 """Tokens of a prompt that one step runs at most."""
-PAUSES: Final = (4, 8, 16, 32)
-"""Steps without drafting where drafting does not pay, the first time it is found so, the next, and from then on."""
+PAUSES: Final = (8, 32, 128)
+"""Steps without drafting where it does not pay: the first time that is found, the next, and from then on."""
 CLOSE: Final = 1e-3
 """A choice by less than this may be another one in a batch of another shape, where bits depend on the shape."""
 
@@ -111,8 +111,7 @@ class Engine:
         self._scratch = max_requests
         self._cache.reserve(self._scratch)
         self._captured = {size: Rows(size) for size in self.captured}
-        self._rest = 0
-        self._pauses = 0
+        self._rest = self._pauses = self._resting = 0
         self.exact = False
 
     # Requests come and go.
@@ -185,7 +184,7 @@ class Engine:
             budget = int(promised.argmax())
             pays = promised[budget] > batch.sampling / tables.verify[base]
             self._pauses = 0 if pays else min(self._pauses + 1, len(PAUSES))
-            self._rest = 0 if pays else PAUSES[self._pauses - 1]
+            self._rest, self._resting = (0, 0) if pays else (PAUSES[self._pauses - 1], len(entries))
         kept = allocate(batch, budget)
         return [entry._replace(drafts=entry.drafts[:count]) for entry, count in zip(entries, kept, strict=True)]
 
@@ -203,7 +202,7 @@ class Engine:
                 sampled.append(entry.request)
                 last.append(int(end) - len(entry.drafts) + accepted - 1)
         verified = time.perf_counter_ns()
-        if self._rest:
+        if self._rest and 2 * len(entries) > self._resting:
             self._rest -= 1
         elif self.policy.positions and sampled:
             self._draft(sampled, rows.features[last])
@@ -350,7 +349,7 @@ class Engine:
             entries.append(Entry(request, base, [0] * drafts, samples=True))
         counts, policy, exact = self.counts, self.policy, self.exact
         # Without trimming, and without settling: choices behind an empty context are close, those served rarely.
-        self.policy, self.exact = Policy(), True
+        self.policy, self.exact, self._rest = Policy(), True, 0
         self._run(entries)
         self.policy, self.counts, self.exact = policy, counts, exact
         return self.sample
