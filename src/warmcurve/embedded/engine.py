@@ -24,7 +24,7 @@ import numpy as np
 
 from warmcurve.embedded import noise
 from warmcurve.embedded.cache import Cache, Group, Integers
-from warmcurve.embedded.model import CAPACITY, LAYERS, POSITIONS, Drafter, Rows, Target
+from warmcurve.embedded.model import CAPACITY, LAYERS, POSITIONS, Drafter, Rows, Seen, Target
 from warmcurve.embedded.weights import Floats
 from warmcurve.planner import Batch, CostTables, allocate, rates
 from warmcurve.profile import Sample
@@ -37,6 +37,8 @@ CHUNK: Final = 64
 """Tokens of a prompt that one step runs at most."""
 PAUSES: Final = (8, 32, 128)
 """Steps without drafting where it does not pay: the first time that is found, the next, and from then on."""
+UNFED: Final = 4096
+"""Tokens that the drafter is not fed while it rests, at most: in one go they cost less than step by step."""
 CLOSE: Final = 1e-3
 """A choice by less than this may be another one in a batch of another shape, where bits depend on the shape."""
 
@@ -112,6 +114,7 @@ class Engine:
         self._cache.reserve(self._scratch)
         self._captured = {size: Rows(size) for size in self.captured}
         self._rest = self._pauses = self._resting = 0
+        self._unfed: list[Seen] = []
         self.exact = False
 
     # Requests come and go.
@@ -139,6 +142,7 @@ class Engine:
         """Run all of them to their ends, this many at a time."""
         coming = deque(requests)
         self._rest = self._pauses = 0
+        self._unfed.clear()
         while coming or self.waiting or self.running:
             while coming and len(self.waiting) + len(self.running) < at_once:
                 self.add(coming.popleft())
@@ -202,10 +206,8 @@ class Engine:
                 sampled.append(entry.request)
                 last.append(int(end) - len(entry.drafts) + accepted - 1)
         verified = time.perf_counter_ns()
-        if self._rest and 2 * len(entries) > self._resting:
-            self._rest -= 1
-        elif self.policy.positions and sampled:
-            self._draft(sampled, rows.features[last])
+        if self.policy.positions:
+            self._speculate(sampled, rows, last)
         ended = time.perf_counter_ns()
         full = rows.real <= self.captured[-1]
         self.sample = Sample(rows.real, len(entries), (verified - started) / 1e6, (ended - verified) / 1e6, full)
@@ -228,8 +230,6 @@ class Engine:
         rows = self._buffers(len(tokens))
         rows.fill(tokens, positions, slots)
         logits = self._target.forward(rows, _groups(entries), self._cache)[: rows.real]
-        if self.policy.positions:
-            self._drafter.feed(rows, self._cache)
         chances = noise.table()[noise.rows(np.array(seeds), rows.positions[: rows.real] + 1)]
         chances *= np.array(heat, np.float32)[:, None]
         chances += logits
@@ -265,6 +265,23 @@ class Engine:
         steps, verified, all_accepted, emitted = self.counts
         self.counts = Counts(steps + 1, verified + len(drafts), all_accepted + accepted, emitted + accepted + 1)
         return accepted
+
+    def _speculate(self, requests: list[Request], rows: Rows, last: list[int]) -> None:
+        """Draft for these requests, from the rows before their newest tokens, or rest."""
+        seen = rows.seen()
+        self._unfed.append(seen)
+        if 2 * len(self.running) <= self._resting:
+            self._rest = 0
+        if self._rest:
+            self._rest -= 1
+            # The buffers are filled again before this is fed.
+            self._unfed[-1] = Seen(seen.features.copy(), seen.positions.copy(), seen.slots)
+            if sum(len(each.slots) for each in self._unfed) < UNFED:
+                return
+        self._drafter.feed(self._unfed, self._cache)
+        self._unfed.clear()
+        if requests and not self._rest:
+            self._draft(requests, seen.features[last])
 
     def _draft(self, requests: list[Request], features: Floats) -> None:
         """The next block of each request, from the target's features [requests, 2 × 192] before its newest token."""

@@ -35,7 +35,7 @@ class Rows:
     def __init__(self, size: int) -> None:
         self.tokens = np.zeros(size, np.int64)
         self.positions = np.zeros(size, np.int64)
-        self.seen = np.zeros((size, HEADS * HEAD), np.float32)
+        self.attended = np.zeros((size, HEADS * HEAD), np.float32)
         self.features = np.zeros((size, 2 * WIDTH), np.float32)
         self.slots = np.zeros(0, np.int64)
         self.real = 0
@@ -45,6 +45,10 @@ class Rows:
         self.tokens[: self.real] = tokens
         self.positions[: self.real] = positions
         self.slots = np.array(slots)
+
+    def seen(self) -> "Seen":
+        """What the drafter is fed; valid until the buffers are filled again."""
+        return Seen(self.features[: self.real], self.positions[: self.real], self.slots)
 
 
 def norm(x: Floats) -> Floats:
@@ -104,13 +108,21 @@ class Target:
             queries_keys = self._rotation(qkv[:, : ends + HEAD], rows.positions)
             cache.write(index, rows.slots, rows.positions[:real], queries_keys[:real, ends:], qkv[:real, ends + HEAD :])
             for group in groups:
-                rows.seen[group.rows] = group.attend(cache, index, queries_keys[group.rows, :ends])
-            x += layer.out(rows.seen)
+                rows.attended[group.rows] = group.attend(cache, index, queries_keys[group.rows, :ends])
+            x += layer.out(rows.attended)
             x += layer.down(squared_relu(layer.up(norm(x))))
             if index == FEATURE_LAYER:
                 rows.features[:, :WIDTH] = norm(x)
         rows.features[:, WIDTH:] = norm(x)
         return self.head(rows.features[:, WIDTH:])
+
+
+class Seen(NamedTuple):
+    """The target's features [tokens, 2 × 192] of tokens at these positions and slots, [tokens] each."""
+
+    features: Floats
+    positions: Integers
+    slots: Integers
 
 
 class Drafts(NamedTuple):
@@ -136,11 +148,11 @@ class Drafter:
         self._confidence, self._bias = weights["confidence"], weights["confidence_bias"]
         self._scale, self._offset = weights["calibration"]
 
-    def feed(self, rows: Rows, cache: Cache) -> None:
-        """Keep what the drafter will look back at, for every row that the target has just run."""
-        kv, real = self._kv(rows.features), rows.real
-        keys = self._rotation(kv[:, :HEAD], rows.positions)
-        cache.write(LAYERS, rows.slots, rows.positions[:real], keys[:real], kv[:real, HEAD:])
+    def feed(self, seen: "list[Seen]", cache: Cache) -> None:
+        """Keep what the drafter looks back at, from what the target saw since the last time, in order."""
+        features, positions, slots = (np.concatenate(each) for each in zip(*seen, strict=True))
+        kv = self._kv(features)
+        cache.write(LAYERS, slots, positions, self._rotation(kv[:, :HEAD], positions), kv[:, HEAD:])
 
     def draft(
         self, features: Floats, anchors: Integers, positions: Integers, slots: list[int], noise: Floats, cache: Cache
