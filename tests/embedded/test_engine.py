@@ -106,7 +106,7 @@ def test_shapes_change_no_bit(models, exact):
             rows.fill(
                 tokens[start:end] * len(slots), places.tolist() * len(slots), np.repeat(slots, end - start).tolist()
             )
-            group = Group(0, slots, np.broadcast_to(places + 1, (len(slots), end - start)))
+            group = Group(slots, np.broadcast_to(places + 1, (len(slots), end - start)))
             logits = target.forward(rows, [group], serving._cache)
             for last in (len(slots) * (end - start) - 1, end - start - 1):
                 expected = serving.recompute(tokens[:end])

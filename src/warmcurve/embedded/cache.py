@@ -54,13 +54,14 @@ class Cache:
 
 
 class Group:
-    """Requests that ask with equally many tokens: rows [first, first + requests × tokens) of a step.
+    """Requests whose attention runs at once, [requests, tokens]: `lengths` says up to which position each token looks,
+    itself included, and `rows` which rows of the step the tokens are, all in order where it is None.
 
-    `lengths` says up to which position each token looks, itself included, [requests, tokens].
+    A request with fewer tokens than the others repeats its last one, which comes to the same.
     """
 
-    def __init__(self, first: int, slots: Sequence[int], lengths: Integers) -> None:
-        self.rows = slice(first, first + lengths.size)
+    def __init__(self, slots: Sequence[int], lengths: Integers, rows: slice | Integers | None = None) -> None:
+        self.rows = slice(0, lengths.size) if rows is None else rows
         self._slots = slots
         self._shape = lengths.shape
         self._length = -(-int(lengths.max()) // ALIGNMENT) * ALIGNMENT

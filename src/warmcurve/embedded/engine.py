@@ -312,7 +312,7 @@ class Engine:
         for start in range(0, len(padded), CHUNK):
             places = np.arange(start, start + CHUNK)
             rows.fill(padded[start : start + CHUNK], places.tolist(), [self._scratch] * CHUNK)
-            logits = self._target.forward(rows, [Group(0, [self._scratch], places[None] + 1)], self._cache)
+            logits = self._target.forward(rows, [Group([self._scratch], places[None] + 1)], self._cache)
         last: Floats = logits[(len(tokens) - 1) % CHUNK]
         return last
 
@@ -330,7 +330,7 @@ class Engine:
         for slot in slots:
             rows = Rows(CHUNK)
             rows.fill(tokens[:CHUNK], list(range(CHUNK)), [slot] * CHUNK)
-            self._target.forward(rows, [Group(0, [slot], np.arange(1, CHUNK + 1)[None])], self._cache)
+            self._target.forward(rows, [Group([slot], np.arange(1, CHUNK + 1)[None])], self._cache)
         for count, several, padding in product((1, 2, 7, 8), (slots[:1], slots), (0, 1, 70)):
             real = count * len(several)
             rows = Rows(max(2, real + padding))
@@ -341,7 +341,7 @@ class Engine:
                 np.repeat(several, count).tolist(),
             )
             lengths = np.broadcast_to(places + 1, (len(several), count))
-            logits = self._target.forward(rows, [Group(0, several, lengths)], self._cache)[:real]
+            logits = self._target.forward(rows, [Group(several, lengths)], self._cache)[:real]
             if not np.array_equal(logits, np.tile(reference[:count], (len(several), 1))):
                 return False
         return True
@@ -373,11 +373,25 @@ class Engine:
 
 
 def _groups(entries: list[Entry]) -> list[Group]:
-    """Entries in their order, grouped by number of tokens."""
+    """Entries in their order of tokens, grouped by similar numbers of them: a group costs time, filling one up as well."""
+    counts = [entry.base + len(entry.drafts) for entry in entries]
+    decoding = 1 + POSITIONS
+    few = len(entries) <= decoding
+
+    def width(index: int) -> int:
+        count = counts[index]
+        return count if count > decoding else decoding if few else 1 << (count - 1).bit_length()
+
     groups, first = [], 0
-    for count, members in groupby(entries, key=lambda entry: entry.base + len(entry.drafts)):
-        requests = [entry.request for entry in members]
-        lengths: Integers = np.array([[request.computed] for request in requests]) + np.arange(1, count + 1)
-        groups.append(Group(first, [request.slot for request in requests], lengths))
-        first += lengths.size
+    for _, same in groupby(range(len(entries)), key=width):
+        members = list(same)
+        asked = np.array([counts[index] for index in members])[:, None]
+        steps = np.minimum(np.arange(asked.max()), asked - 1)
+        lengths: Integers = np.array([[entries[index].request.computed] for index in members]) + steps + 1
+        end = first + int(asked.sum())
+        rows: slice | Integers = slice(first, end)
+        if lengths.size > end - first:
+            rows = (first + np.cumsum(asked, axis=0) - asked + steps).reshape(-1)
+        groups.append(Group([entries[index].request.slot for index in members], lengths, rows))
+        first = end
     return groups

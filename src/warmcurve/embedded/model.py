@@ -168,7 +168,7 @@ class Drafter:
         x = (trunk[:, None] + self._place).reshape(requests * POSITIONS, WIDTH)
         places = (positions[:, None] + np.arange(POSITIONS)).reshape(-1)
         lengths = np.broadcast_to(positions[:, None], (requests, POSITIONS))
-        group = Group(0, slots, lengths)
+        group = Group(slots, lengths)
         x += self._out(group.attend(cache, LAYERS, self._rotation(self._query(norm(x)), places)))
         up, down = self._mlp
         x += down(squared_relu(up(norm(x))))
