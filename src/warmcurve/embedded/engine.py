@@ -373,7 +373,7 @@ class Engine:
 
 
 def _groups(entries: list[Entry]) -> list[Group]:
-    """Entries in their order of tokens, grouped by similar numbers of them: a group costs time, filling one up as well."""
+    """Entries in their order, grouped by similar numbers of tokens: a group costs time, filling one up as well."""
     counts = [entry.base + len(entry.drafts) for entry in entries]
     decoding = 1 + POSITIONS
     few = len(entries) <= decoding
