@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from warmcurve._version import __version__
+from warmcurve.cli.demo import demo_command
 from warmcurve.cli.ls import ls_command
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.show import show_command
@@ -47,14 +48,16 @@ Examples:
   warmcurve ls
   warmcurve show 3f9a
   warmcurve verify
+  warmcurve demo
 \b
 Exit codes: 0 ok, 1 a finding, 2 usage, 3 environment.""",
 )
 @click.version_option(__version__, prog_name="warmcurve")
 def main() -> None:
-    """Look at the stored cost curves of adaptive verification."""
+    """Look at the stored cost curves of adaptive verification, and see them at work."""
 
 
+main.add_command(demo_command)
 main.add_command(ls_command)
 main.add_command(show_command)
 main.add_command(verify_command)

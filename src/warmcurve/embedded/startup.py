@@ -1,0 +1,133 @@
+"""How this engine boots: the worked example of driving `warmcurve.boot`.
+
+An engine brings four things to a boot: the plan of its full calibration, the factors its curves depend on, a store, and
+answers to three requests. `drive` asks them in the right order, and the report says how it went.
+
+    report = start(engine, store, settings)     # cold: calibrates, stores; warm: replays two sizes, reuses
+"""
+
+import hashlib
+import os
+import platform
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from warmcurve._version import __version__
+from warmcurve.boot import Boot, Clock, Samples, SystemClock, drive
+from warmcurve.calibration import Plan, plan, profile_from
+from warmcurve.embedded.engine import CONTEXT, Engine, Policy
+from warmcurve.embedded.model import HERE, POSITIONS
+from warmcurve.fingerprint import Factors, Value
+from warmcurve.planner import cost_tables
+from warmcurve.profile import CostProfile
+from warmcurve.report import BootReport
+from warmcurve.sentinel import Limits, VerifiedProfile
+from warmcurve.settings import Settings
+from warmcurve.store import Store
+
+NAME: Final = f"embedded {__version__}"
+NOISY: Final = Limits(scale_low=0.25, scale_high=4.0, max_regret=0.6)
+"""Wider than the default: on a CPU shared with other programs a step of a millisecond may take two."""
+
+
+def calibration_plan(engine: Engine) -> Plan:
+    """Every captured size and the eager tail, five replays each, as vLLM plans it."""
+    return plan(engine.captured, engine.max_tokens)
+
+
+def factors(engine: Engine) -> Factors:
+    """What the curves depend on. When in doubt a factor is in: too many only cost a calibration."""
+    return {
+        "weights": {path.name: _digest(path) for path in sorted(HERE.glob("*.safetensors"))},
+        # The kernels are the engine's source and the BLAS below it.
+        "source": {path.name: _digest(path) for path in sorted(HERE.glob("*.py"))},
+        "numpy": {"version": np.__version__, "blas": _blas()},
+        "python": platform.python_version(),
+        "processor": {"name": _processor(), "machine": platform.machine(), "count": os.cpu_count() or 0},
+        # The variables that choose a BLAS's kernels and threads.
+        "environment": {
+            name: value for name, value in sorted(os.environ.items()) if name.startswith(("OPENBLAS_", "OMP_", "MKL_"))
+        },
+        "positions": POSITIONS,
+        "max_requests": engine.max_requests,
+        "context": CONTEXT,
+    }
+
+
+class Startup:
+    """The three requests of a boot, answered by the engine."""
+
+    def __init__(self, engine: Engine, progress: Callable[[str], None] = lambda _: None) -> None:
+        self._engine = engine
+        self._progress = progress
+        self.profile: CostProfile | None = None
+        """The curves that the engine plans with, once the boot is over."""
+
+    def replay(self, sizes: tuple[int, ...]) -> Samples:
+        """One timed step of each size. A hit costs these and nothing else."""
+        self._progress(f"replaying {' and '.join(map(str, sizes))} tokens")
+        return tuple(self._engine.dummy(size) for size in sizes)
+
+    def install(self, verified: VerifiedProfile) -> None:
+        """Plan with the stored curves, through the same door that measured ones come in by."""
+        self._plan_with(verified.profile)
+
+    def calibrate(self) -> Samples:
+        """The engine's own full calibration, as it runs without warmcurve."""
+        steps = calibration_plan(self._engine)
+        samples = []
+        for done, size in enumerate(steps.runs, 1):
+            self._progress(f"calibrating, run {done} of {len(steps.runs)}: {size} tokens")
+            samples.append(self._engine.dummy(size))
+        self._plan_with(profile_from(samples, steps.captured[-1]))
+        return tuple(samples)
+
+    def _plan_with(self, profile: CostProfile) -> None:
+        self.profile = profile
+        engine = self._engine
+        engine.policy = Policy(POSITIONS, cost_tables(profile, engine.max_requests, engine.max_tokens))
+
+
+def start(
+    engine: Engine,
+    store: Store,
+    settings: Settings | None = None,
+    *,
+    startup: Startup | None = None,
+    clock: Clock | None = None,
+    draw: Callable[[int], int] = secrets.randbelow,
+) -> BootReport:
+    """Boot an engine that has been warmed up; it plans with measured or stored curves from here on."""
+    boot = Boot(
+        engine=NAME,
+        plan=calibration_plan(engine),
+        read_factors=lambda: factors(engine),
+        store=store,
+        settings=settings or Settings(NOISY),
+        clock=clock or SystemClock(),
+        draw=draw,
+    )
+    return drive(boot, startup or Startup(engine))
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _blas() -> Value:
+    built: Any = np.show_config(mode="dicts")
+    found = built.get("Build Dependencies", {}).get("blas", {}) if isinstance(built, dict) else {}
+    return {str(name): str(value) for name, value in found.items() if "directory" not in str(name)}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return " ".join(facts.get(name, "") for name in ("vendor_id", "cpu family", "model", "model name", "flags"))

@@ -1,0 +1,102 @@
+"""What the demonstration and the bench measure: boots, and the same prompts served in several modes."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from warmcurve.embedded import library
+from warmcurve.embedded.engine import Counts, Engine, Policy, Request
+from warmcurve.embedded.model import load
+from warmcurve.embedded.startup import Startup, start
+from warmcurve.planner import CostTables
+from warmcurve.profile import CostProfile
+from warmcurve.report import BootReport
+from warmcurve.store import Store
+
+PROMPT: Final = 128
+REPLY: Final = 128
+"""Bytes of a prompt and of its reply."""
+
+Progress = Callable[[str], None]
+
+
+class Booted(NamedTuple):
+    """An engine ready to serve. `boot_ms` is the whole boot: weights, warm-up and the calibration phase."""
+
+    engine: Engine
+    report: BootReport
+    profile: CostProfile
+    tables: CostTables
+    boot_ms: float
+
+
+class Serving(NamedTuple):
+    """One mode at one batch size: bytes emitted and their rate, accepted drafts a step of a request, the output."""
+
+    mode: str
+    batch: int
+    tokens: int
+    tokens_per_s: float
+    accepted_per_step: float
+    output_sha256: str
+
+
+class Shown(NamedTuple):
+    """Everything that a demonstration found: boots by name, and what was served."""
+
+    boots: dict[str, Booted]
+    serving: list[Serving]
+
+    def identical_tables(self) -> bool:
+        """Whether the stored curves give the very tables that the measured ones gave."""
+        first, *others = (booted.tables for booted in self.boots.values())
+        return all((a == b).all() for other in others for a, b in zip(first, other, strict=True))
+
+    def identical_output(self) -> bool:
+        """Whether all modes emitted the same bytes, at each batch size."""
+        return len({(each.batch, each.output_sha256) for each in self.serving}) == len({s.batch for s in self.serving})
+
+
+def boot(store: Store, max_requests: int, progress: Progress) -> Booted:
+    """Load, warm up and start an engine, as a process that serves would."""
+    began = time.perf_counter_ns()
+    progress("loading weights, touching buffers")
+    engine = Engine(*load(), max_requests)
+    engine.warm_up()
+    startup = Startup(engine, progress)
+    report = start(engine, store, startup=startup)
+    assert startup.profile is not None
+    assert engine.policy.tables is not None
+    return Booted(engine, report, startup.profile, engine.policy.tables, (time.perf_counter_ns() - began) / 1e6)
+
+
+def requests(count: int, reply: int = REPLY) -> list[Request]:
+    """Prompts from files of the standard library that training has not seen, each with a seed of its own."""
+    return [Request(prompt, reply, seed) for seed, prompt in enumerate(library.prompts(count, PROMPT))]
+
+
+def serve(
+    engine: Engine, policies: Mapping[str, Policy], batch: int, count: int, rounds: int, progress: Progress
+) -> list[Serving]:
+    """Serve the same `count` prompts in each mode, `batch` at once.
+
+    The speed is that of the fastest of interleaved rounds, since what else runs on the machine can only slow one down.
+    """
+    seconds: dict[str, list[float]] = {mode: [] for mode in policies}
+    served: dict[str, tuple[Sequence[Request], Counts]] = {}
+    for turn in range(rounds):
+        for mode, policy in policies.items():
+            progress(f"serving {count} prompts, {batch} at once: {mode}, round {turn + 1} of {rounds}")
+            engine.policy, engine.counts = policy, Counts()
+            todo = requests(count)
+            began = time.perf_counter()
+            engine.serve(todo, batch)
+            seconds[mode].append(time.perf_counter() - began)
+            served[mode] = todo, engine.counts
+    results = []
+    for mode, (done, counts) in served.items():
+        digest = hashlib.sha256(b"".join(request.reply() for request in done)).hexdigest()
+        speed = counts.emitted / min(seconds[mode])
+        results.append(Serving(mode, batch, counts.emitted, speed, counts.accepted / counts.steps, digest))
+    return results

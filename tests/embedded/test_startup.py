@@ -1,0 +1,54 @@
+"""The engine boots through the core as any engine would."""
+
+import numpy as np
+import pytest
+
+from warmcurve.embedded.startup import Startup, calibration_plan, factors, start
+from warmcurve.fingerprint import fingerprint
+from warmcurve.planner import cost_tables
+from warmcurve.sentinel import Limits
+from warmcurve.settings import Settings
+from warmcurve.testing import MemoryStore
+
+# Real timings on a machine of any load: what is tried here is the path, not the clock.
+ANY = Settings(Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0))
+
+
+@pytest.fixture
+def booted(engine):
+    """Two boots of two engines on one store."""
+    store, boots = MemoryStore(), []
+    for _ in range(2):
+        serving = engine(2)
+        startup = Startup(serving)
+        boots.append((serving, startup, start(serving, store, ANY, startup=startup)))
+    return boots
+
+
+def test_the_first_boot_records_and_the_second_reuses(booted):
+    """A cold boot runs the whole plan, a warm one two replays."""
+    (serving, _, cold), (_, _, warm) = booted
+    runs = len(calibration_plan(serving).runs)
+    assert (cold.outcome, cold.reason, cold.calibration_runs, cold.sentinel_runs) == ("recorded", None, runs, 0)
+    assert (warm.outcome, warm.reason, warm.calibration_runs, warm.sentinel_runs) == ("reused", None, 0, 2)
+    assert cold.digest == warm.digest
+
+
+def test_both_boots_plan_with_the_same_tables(booted):
+    """Stored curves give, to the bit, the tables of the calibration that measured them."""
+    (cold, fresh, _), (warm, stored, _) = booted
+    assert fresh.profile == stored.profile
+    for mine, theirs in zip(cold.policy.tables, warm.policy.tables, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    expected = cost_tables(stored.profile, 2, warm.max_tokens)
+    np.testing.assert_array_equal(warm.policy.tables.verify, expected.verify)
+
+
+def test_another_blas_setting_is_another_fingerprint(engine, monkeypatch):
+    """What chooses kernels is a factor, and so is the number of requests."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    one = fingerprint(factors(engine(2)))
+    assert fingerprint(factors(engine(2))) == one
+    assert fingerprint(factors(engine(3))) != one
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert fingerprint(factors(engine(2))) != one
