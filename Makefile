@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help test test-fast lint demo-vllm serve-vllm test-releases bench-startup clean overlay
+.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -21,6 +21,9 @@ VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | column -t -s '|'
+
+demo: .venv/.installed ## boot the embedded engine cold and warm, and serve: no GPU, no torch; JSON=1, OUT=DIR for a page
+	@.venv/bin/warmcurve demo $(if $(filter-out 0,$(JSON)),--json) $(if $(OUT),--out "$(OUT)")
 
 test: test-fast overlay ## the core tests, then those that boot the real vLLM on the CPU
 	@vllm=$$($(ENVIRONMENT))
