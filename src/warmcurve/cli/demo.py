@@ -46,7 +46,7 @@ Examples:
   warmcurve demo --json | jq '.serving[] | [.batch, .mode, .tokens_per_s]'""",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write a page into DIR.")
-@click.option("--small", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests at once: few.")
+@click.option("--small", type=click.IntRange(1, 64), default=1, show_default=True, help="Requests at once: few.")
 @click.option("--large", type=click.IntRange(1, 64), default=32, show_default=True, help="Requests at once: many.")
 @json_option
 def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> None:
