@@ -46,7 +46,7 @@ def main() -> None:
     found = []
     print(f"{'batch':>5}  {'mode':15}  {'bytes/s':>8}  {'of best fixed':>13}  {'accepted/step':>13}  output")
     for batch in arguments.batches:
-        served = serve(warm.engine, policies, batch, max(12, 6 * batch), arguments.rounds, _quiet)
+        served = serve(warm.engine, policies, batch, max(12, 4 * batch), arguments.rounds, _quiet)
         best = max(each.tokens_per_s for each in served if not each.mode.startswith("adaptive"))
         for each in served:
             found.append({**each._asdict(), "ratio": each.tokens_per_s / best})

@@ -16,7 +16,7 @@ from warmcurve.store import Store
 
 PROMPT: Final = 128
 REPLY: Final = 128
-"""Bytes of a prompt and of its reply."""
+"""Bytes of a prompt, and of a reply on average."""
 
 Progress = Callable[[str], None]
 
@@ -72,8 +72,13 @@ def boot(store: Store, max_requests: int, progress: Progress) -> Booted:
 
 
 def requests(count: int, reply: int = REPLY) -> list[Request]:
-    """Prompts from files of the standard library that training has not seen, each with a seed of its own."""
-    return [Request(prompt, reply, seed) for seed, prompt in enumerate(library.prompts(count, PROMPT))]
+    """Prompts from files of the standard library that training has not seen, each with a seed of its own.
+
+    Replies are of 3/4 to 5/4 of the length: equal ones would march in step as long as nothing speculates.
+    """
+    lengths = [3 * reply // 4 + 29 * seed % (reply // 2 + 1) for seed in range(count)]
+    prompts = library.prompts(count, PROMPT)
+    return [Request(prompt, lengths[seed], seed) for seed, prompt in enumerate(prompts)]
 
 
 def serve(
