@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup clean overlay
+.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-serving clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -62,6 +62,9 @@ test-releases: overlay ## the warm boot on every supported release of vLLM
 bench-startup: overlay ## vLLM's own start-up benchmark, with warmcurve off and on
 	@vllm=$$($(ENVIRONMENT))
 	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" bench/startup.py
+
+bench-serving: .venv/.installed ## the embedded engine at four loads, in every mode, as ratios
+	@.venv/bin/python bench/serving.py
 
 clean: ## remove what was made in this directory, not vLLM's environment in the cache
 	@rm -rf build dist .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
