@@ -221,7 +221,7 @@ def train(target: Target, out: Path, minutes: float, seed: int) -> dict[str, flo
         binary = F.binary_cross_entropy_with_logits(doubt, hit, reduction="none")
         # Every position has weight, but the confidence is asked about a position only while all before it survived.
         alive = torch.cat((torch.ones_like(hit[..., :1]), hit[..., :-1].cumprod(-1)), dim=-1)
-        loss = ((0.1 * entropy + 0.9 * variation + 0.02 * entropy) * weights).sum(-1).mean()
+        loss = ((0.12 * entropy + 0.9 * variation) * weights).sum(-1).mean()
         loss = loss + (binary * alive).sum() / alive.sum()
         return torch.stack((loss, hit.cumprod(-1).sum(-1).mean().detach()))
 

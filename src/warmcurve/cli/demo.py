@@ -10,6 +10,7 @@ import click
 
 from warmcurve.cli.output import document, json_option, note
 from warmcurve.cli.table import Column, table
+from warmcurve.outcome import Outcome
 from warmcurve.store import DirectoryStore
 
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
         raise _Missing(f"{error}: the demonstration needs numpy (pip install 'warmcurve[demo]')") from error
     progress = _Progress()
     try:
+        if out:
+            out.mkdir(parents=True, exist_ok=True)
         shown = _show(small, large, progress)
-    except FileNotFoundError as error:
+    except OSError as error:
         raise _Missing(str(error)) from error
     finally:
         progress.end()
@@ -87,10 +90,12 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
     if out:
         from warmcurve.cli.page import page
 
-        out.mkdir(parents=True, exist_ok=True)
         path = out / "demo.html"
         path.write_text(page(shown, told), encoding="utf-8")
         note(f"page: {path}")
+    warm = shown.boots["warm"].report
+    if warm.outcome is not Outcome.REUSED:
+        raise click.ClickException(f"the warm boot calibrated again: {warm.reason}, {warm.detail}")
     if not (shown.identical_tables() and shown.identical_output()):
         raise click.ClickException("what must be the same is not")
 
@@ -100,6 +105,7 @@ def _show(small: int, large: int, progress: "_Progress") -> "Shown":
     from warmcurve.embedded.trial import Shown, boot, serve
 
     with tempfile.TemporaryDirectory(prefix="warmcurve-demo-") as directory:
+        large = max(small, large)
         store = DirectoryStore(Path(directory) / "adaptive_verification")
         boots = {name: boot(store, large, progress.named(name)) for name in ("cold", "warm")}
     engine = boots["warm"].engine

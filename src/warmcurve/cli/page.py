@@ -124,7 +124,8 @@ def _bars(bars: Sequence[tuple[str, float, str, str]], width: int = _WIDTH, heig
 
 def _curve(points: Sequence[tuple[int, float]], limit: int) -> str:
     """Both axes logarithmic; a staircase up to the limit, lines between the points above it."""
-    low, high = points[0][0], points[-1][0]
+    # A curve of one point has no width of its own.
+    low, high = points[0][0], max(points[-1][0], points[0][0] + 1)
     bottom = 10 ** math.floor(math.log10(min(ms for _, ms in points)))
     top = max(ms for _, ms in points) * 1.25
 

@@ -24,9 +24,9 @@ import numpy as np
 
 from warmcurve.embedded import noise
 from warmcurve.embedded.cache import Cache, Group, Integers
-from warmcurve.embedded.model import CAPACITY, LAYERS, POSITIONS, Drafter, Rows, Seen, Target
+from warmcurve.embedded.model import CAPACITY, LAYERS, POSITIONS, Drafter, Rows, Target
 from warmcurve.embedded.weights import Floats
-from warmcurve.planner import Batch, CostTables, allocate, rates
+from warmcurve.planner import Batch, CostTables, allocate, draft_budget
 from warmcurve.profile import Sample
 
 CAPTURED: Final = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -35,10 +35,6 @@ CONTEXT: Final = 192
 """Positions behind each request of a dummy step."""
 CHUNK: Final = 64
 """Tokens of a prompt that one step runs at most."""
-PAUSES: Final = (8, 32, 128)
-"""Steps without drafting where it does not pay: the first time that is found, the next, and from then on."""
-UNFED: Final = 4096
-"""Tokens that the drafter is not fed while it rests, at most: in one go they cost less than step by step."""
 CLOSE: Final = 1e-3
 """A choice by less than this may be another one in a batch of another shape, where bits depend on the shape."""
 
@@ -113,8 +109,6 @@ class Engine:
         self._scratch = max_requests
         self._cache.reserve(self._scratch)
         self._captured = {size: Rows(size) for size in self.captured}
-        self._rest = self._pauses = self._resting = 0
-        self._unfed: list[Seen] = []
         self.exact = False
 
     # Requests come and go.
@@ -141,8 +135,6 @@ class Engine:
     def serve(self, requests: Iterable[Request], at_once: int) -> None:
         """Run all of them to their ends, this many at a time."""
         coming = deque(requests)
-        self._rest = self._pauses = 0
-        self._unfed.clear()
         while coming or self.waiting or self.running:
             while coming and len(self.waiting) + len(self.running) < at_once:
                 self.add(coming.popleft())
@@ -184,11 +176,7 @@ class Engine:
         room = self.max_tokens - base
         budget = min(room, int(drafts.sum()))
         if tables := self.policy.tables:
-            promised = rates(tables, batch, room)
-            budget = int(promised.argmax())
-            pays = promised[budget] > batch.sampling / tables.verify[base]
-            self._pauses = 0 if pays else min(self._pauses + 1, len(PAUSES))
-            self._rest, self._resting = (0, 0) if pays else (PAUSES[self._pauses - 1], len(entries))
+            budget = draft_budget(tables, batch, room)
         kept = allocate(batch, budget)
         return [entry._replace(drafts=entry.drafts[:count]) for entry, count in zip(entries, kept, strict=True)]
 
@@ -207,7 +195,9 @@ class Engine:
                 last.append(int(end) - len(entry.drafts) + accepted - 1)
         verified = time.perf_counter_ns()
         if self.policy.positions:
-            self._speculate(sampled, rows, last)
+            self._drafter.feed(rows, self._cache)
+            if sampled:
+                self._draft(sampled, rows.features[last])
         ended = time.perf_counter_ns()
         full = rows.real <= self.captured[-1]
         self.sample = Sample(rows.real, len(entries), (verified - started) / 1e6, (ended - verified) / 1e6, full)
@@ -265,23 +255,6 @@ class Engine:
         steps, verified, all_accepted, emitted = self.counts
         self.counts = Counts(steps + 1, verified + len(drafts), all_accepted + accepted, emitted + accepted + 1)
         return accepted
-
-    def _speculate(self, requests: list[Request], rows: Rows, last: list[int]) -> None:
-        """Draft for these requests, from the rows before their newest tokens, or rest."""
-        seen = rows.seen()
-        self._unfed.append(seen)
-        if 2 * len(self.running) <= self._resting:
-            self._rest = 0
-        if self._rest:
-            self._rest -= 1
-            # The buffers are filled again before this is fed.
-            self._unfed[-1] = Seen(seen.features.copy(), seen.positions.copy(), seen.slots)
-            if sum(len(each.slots) for each in self._unfed) < UNFED:
-                return
-        self._drafter.feed(self._unfed, self._cache)
-        self._unfed.clear()
-        if requests and not self._rest:
-            self._draft(requests, seen.features[last])
 
     def _draft(self, requests: list[Request], features: Floats) -> None:
         """The next block of each request, from the target's features [requests, 2 × 192] before its newest token."""
@@ -366,7 +339,7 @@ class Engine:
             entries.append(Entry(request, base, [0] * drafts, samples=True))
         counts, policy, exact = self.counts, self.policy, self.exact
         # Without trimming, and without settling: choices behind an empty context are close, those served rarely.
-        self.policy, self.exact, self._rest = Policy(), True, 0
+        self.policy, self.exact = Policy(), True
         self._run(entries)
         self.policy, self.counts, self.exact = policy, counts, exact
         return self.sample

@@ -46,10 +46,6 @@ class Rows:
         self.positions[: self.real] = positions
         self.slots = np.array(slots)
 
-    def seen(self) -> "Seen":
-        """What the drafter is fed; valid until the buffers are filled again."""
-        return Seen(self.features[: self.real], self.positions[: self.real], self.slots)
-
 
 def norm(x: Floats) -> Floats:
     squares = np.add.reduce(x * x, axis=-1, keepdims=True)
@@ -117,14 +113,6 @@ class Target:
         return self.head(rows.features[:, WIDTH:])
 
 
-class Seen(NamedTuple):
-    """The target's features [tokens, 2 × 192] of tokens at these positions and slots, [tokens] each."""
-
-    features: Floats
-    positions: Integers
-    slots: Integers
-
-
 class Drafts(NamedTuple):
     """Drafted `tokens` and the `confidence` in each, given all before it survive: [requests, 7] both."""
 
@@ -148,10 +136,10 @@ class Drafter:
         self._confidence, self._bias = weights["confidence"], weights["confidence_bias"]
         self._scale, self._offset = weights["calibration"]
 
-    def feed(self, seen: "list[Seen]", cache: Cache) -> None:
-        """Keep what the drafter looks back at, from what the target saw since the last time, in order."""
-        features, positions, slots = (np.concatenate(each) for each in zip(*seen, strict=True))
-        kv = self._kv(features)
+    def feed(self, rows: "Rows", cache: Cache) -> None:
+        """Keep what the drafter looks back at, from what the target has just seen."""
+        positions, slots = rows.positions[: rows.real], rows.slots
+        kv = self._kv(rows.features[: rows.real])
         cache.write(LAYERS, slots, positions, self._rotation(kv[:, :HEAD], positions), kv[:, HEAD:])
 
     def draft(

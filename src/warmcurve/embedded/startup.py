@@ -107,7 +107,7 @@ def start(
         plan=calibration_plan(engine),
         read_factors=lambda: factors(engine),
         store=store,
-        settings=settings or Settings(NOISY),
+        settings=settings or Settings(),
         clock=clock or SystemClock(),
         draw=draw,
     )
