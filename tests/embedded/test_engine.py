@@ -169,3 +169,32 @@ def test_drafts_that_do_not_pay_are_not_verified(engine, reference):
     serving.serve(served, 4)
     assert serving.counts.verified == 0
     assert [request.reply() for request in served] == [reference(request) for request in served]
+
+
+TEXT = b"""
+    def __init__(self, name, value=None):
+        self.name = name
+        if value is None:
+            value = []
+        self.value = value
+
+    def __repr__(self):
+        return f"{self.__class__.__name__}({self.name!r}, {self.value!r})"
+"""
+
+
+def test_the_target_has_learned_to_read(engine):
+    """On plain Python that it never saw, the next byte costs the target far fewer bits than a guess."""
+    alone = engine(1)
+    bits = []
+    for end in range(64, len(TEXT)):
+        logits = alone.recompute(list(TEXT[:end])).astype(np.float64)
+        bits.append((np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[TEXT[end]]) / np.log(2))
+    assert np.mean(bits) < 2
+
+
+def test_the_drafter_has_learned_to_draft(engine):
+    """At T = 0.3 more than two of seven drafts are accepted a step, and fewer than all."""
+    serving = engine(policy=Policy())
+    serving.serve([Request(TEXT, 96, seed) for seed in range(8)], 4)
+    assert 2 < serving.counts.accepted / serving.counts.steps < POSITIONS
