@@ -68,7 +68,10 @@ def test_a_directory_in_the_entrys_place(machine: Machine, recorded: Booted) -> 
     assert (aside / "kept").read_text() == "by somebody"
 
 
-needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+# On a build server what cannot be mounted is a failure: these are promises, and nobody reads a skip.
+needs_mount = pytest.mark.skipif(
+    os.geteuid() != 0 and not os.environ.get("CI"), reason="mounting a file system needs root"
+)
 
 
 @pytest.fixture

@@ -77,8 +77,9 @@ def _wrap(module: ModuleType) -> None:
         runner = module.GPUModelRunner
         if hasattr(runner.capture_model, "warmcurve"):
             return
-        runner.capture_model = _calibrating(runner.capture_model)
-        runner.profile_cudagraph_memory = _profiling(runner.profile_cudagraph_memory)
+        # Both before either is set: without the second, 0.29's throw-away pass would look like a boot.
+        capture, profile = _calibrating(runner.capture_model), _profiling(runner.profile_cudagraph_memory)
+        runner.capture_model, runner.profile_cudagraph_memory = capture, profile
     except Exception:  # the adapter's edge
         logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
 
