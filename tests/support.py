@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from warmcurve.boot import Boot, drive
+from warmcurve.boot import Boot
+from warmcurve.driver import drive
 from warmcurve.report import BootReport
 from warmcurve.settings import Settings
 from warmcurve.store import Store

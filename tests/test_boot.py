@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from tests.support import A, boot, boot_of
 from warmcurve import entry
-from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples, SystemClock, drive
+from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples
 from warmcurve.calibration import Plan, profile_from
+from warmcurve.clock import SystemClock
+from warmcurve.driver import drive
 from warmcurve.errors import FactorError, ProfileError, StoreError
 from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import Outcome, Reason, Step
@@ -459,11 +461,11 @@ def test_conditions_that_cannot_be_written_keep_no_boot_from_its_path(
     assert boot(engine, store, conditions=conditions).outcome in {Outcome.REUSED, Outcome.UNRECORDED}
 
 
-def test_several_ranks_only_calibrate(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
-    """Where more than one rank takes part each calibrates, and no store, factor or draw is touched."""
+def test_ranks_that_cannot_vote_only_calibrate(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """Where several ranks take part and cannot vote, each calibrates, and no store, factor or draw is touched."""
     store.errors = {name: AssertionError(name) for name in ("get", "put", "delete", "list")}
     report = boot(engine, store, world=2, rank=1, read_factors=None, draw=None)
-    assert _course(report) == (Outcome.UNRECORDED, Reason.SEVERAL_RANKS, Reason.SEVERAL_RANKS)
+    assert _course(report) == (Outcome.UNRECORDED, Reason.VOTE_UNAVAILABLE, Reason.VOTE_UNAVAILABLE)
     assert (report.rank, report.world, report.calibration_runs) == (1, 2, ALL_RUNS)
     assert tuple(engine.runs) == engine.plan.runs
 
@@ -640,17 +642,20 @@ def _core_reasons(engine: ScriptedEngine) -> Iterator[Reason]:
     """The reasons that tests of this file produce."""
     yield from (Reason.ABSENT, Reason.ENTRY_UNREADABLE, Reason.ENTRY_INCOMPLETE, Reason.INSTALL_REFUSED)
     yield from (Reason.FACTOR_UNKNOWN, Reason.FACTOR_INVALID, Reason.CALIBRATION_INVALID, Reason.SENTINEL_SHAPE)
-    yield from (Reason.SEVERAL_RANKS, Reason.NOTHING_CAPTURED, Reason.ENGINE_FAILED, Reason.INTERNAL_ERROR)
+    yield from (Reason.VOTE_UNAVAILABLE, Reason.NOTHING_CAPTURED, Reason.ENGINE_FAILED, Reason.INTERNAL_ERROR)
     yield from STORE_REASONS
     yield from DAMAGES
     yield from (reason for _, reason in SPOILED.values())
 
 
 def test_every_reason_of_a_boot_is_produced(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
-    """The tests of this file meet every reason, but for the two that only an adapter gives before there is a boot."""
+    """The tests of this file meet every reason, but for those of a vote (`test_ranks.py`) and the two that only an
+    adapter gives, before there is a boot.
+    """
+    votes = {Reason.RANKS_DIFFER, Reason.RANK_ABSENT, Reason.VOTE_FAILED, Reason.VOTE_LOST}
     engine.verify_ms = _scaled(engine.verify_ms, 2)
     assert boot(engine, store).reason is Reason.SENTINEL_SHAPE
-    assert set(Reason) - set(_core_reasons(engine)) == {Reason.ENGINE_UNKNOWN, Reason.SETTINGS_INVALID}
+    assert set(Reason) - set(_core_reasons(engine)) == {Reason.ENGINE_UNKNOWN, Reason.SETTINGS_INVALID} | votes
 
 
 MS = st.floats(0.01, 1000)

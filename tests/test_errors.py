@@ -14,6 +14,8 @@ from warmcurve.errors import (
     ProfileError,
     SettingsError,
     StoreError,
+    VoteError,
+    VoteLost,
     WarmcurveError,
 )
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
@@ -26,6 +28,8 @@ ERRORS: list[tuple[WarmcurveError, type[Exception]]] = [
     (StoreError(Reason.STORE_FULL, "detail"), OSError),
     (InstallRefused("detail"), RuntimeError),
     (SettingsError("detail"), ValueError),
+    (VoteError("detail"), RuntimeError),
+    (VoteLost("detail"), RuntimeError),
 ]
 each_error = pytest.mark.parametrize(
     ("error", "parent"), ERRORS, ids=lambda value: getattr(type(value), "__name__", "")

@@ -13,20 +13,21 @@ import warmcurve
 ROOT = Path(warmcurve.__file__).parent
 # From the ground up: a room may import its own floor and those below, in no circle.
 FLOORS = (
-    {"_version", "outcome"},
+    {"_version", "outcome", "clock"},
     {"errors"},
     {"profile", "_files"},
     {"sentinel", "calibration", "fingerprint", "planner", "vote"},
-    {"settings", "report"},
+    {"settings", "report", "ballot", "register", "distributed"},
     {"entry"},
     {"store"},
     {"boot"},
+    {"driver"},
     {"vllm", "embedded", "testing"},
     {"cli"},
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ENGINES = {"vllm", "embedded", "testing", "cli"}
-CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "vote"})
+CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "distributed"})
 
 
 def _module(path: Path) -> str:

@@ -12,7 +12,8 @@ _GROUPS = (
     ("No stored curve to use", Reason.ABSENT),
     ("A stored curve that was turned down", Reason.SENTINEL_MISSING),
     ("A calibration that was not stored", Reason.FACTOR_UNKNOWN),
-    ("warmcurve stood aside", Reason.SEVERAL_RANKS),
+    ("Ranks that could not go on together", Reason.RANKS_DIFFER),
+    ("warmcurve stood aside", Reason.NOTHING_CAPTURED),
 )
 _HEAD = """\
 # Outcomes and reasons

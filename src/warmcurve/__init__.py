@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from warmcurve._version import __version__
 
 if TYPE_CHECKING:
-    from warmcurve.boot import Boot, Calibrate, Install, Replay, drive
+    from warmcurve.boot import Boot, Calibrate, Install, Replay
     from warmcurve.calibration import Plan, plan, profile_from
+    from warmcurve.driver import drive
     from warmcurve.entry import Entry
     from warmcurve.errors import WarmcurveError
     from warmcurve.outcome import Outcome, Reason
@@ -41,7 +42,7 @@ _ROOMS = {
     "Store": "store",
     "VerifiedProfile": "sentinel",
     "WarmcurveError": "errors",
-    "drive": "boot",
+    "drive": "driver",
     "plan": "calibration",
     "profile_from": "calibration",
 }

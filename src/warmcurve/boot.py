@@ -26,26 +26,27 @@ the engine's adapter catches it at its edge, lets the engine calibrate as it doe
 import json
 import os
 import platform
-import time
 from collections.abc import Callable, Generator, Mapping
-from datetime import UTC, datetime
-from typing import Protocol as Interface
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from warmcurve import calibration, entry, sentinel
+from warmcurve import ballot, calibration, entry, sentinel
 from warmcurve._version import __version__
+from warmcurve.ballot import Ballot, Ending, Identity, Offer
 from warmcurve.calibration import Plan
+from warmcurve.clock import Clock
 from warmcurve.entry import Entry
-from warmcurve.errors import EntryError, FactorError, InstallRefused, ProfileError, StoreError
+from warmcurve.errors import EntryError, FactorError, InstallRefused, ProfileError, StoreError, VoteError, VoteLost
 from warmcurve.fingerprint import Factors, Value, canonical, fingerprint
 from warmcurve.outcome import Outcome, Reason, Step
 from warmcurve.profile import CostProfile, Sample
-from warmcurve.report import BootReport
+from warmcurve.register import Register
+from warmcurve.report import BootReport, VoteReport
 from warmcurve.sentinel import Evidence, VerifiedProfile
 from warmcurve.settings import Settings
 from warmcurve.store import Store
+from warmcurve.vote import GO, Course, Decision, Heard, Operation, Party, Voting, conduct, encode, vote_alone
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -70,28 +71,17 @@ class Calibrate(msgspec.Struct, frozen=True):
 Request: TypeAlias = Replay | Install | Calibrate
 Samples: TypeAlias = tuple[Sample, ...]
 Steps: TypeAlias = Generator[Request, Samples, BootReport]
-
-
-class Clock(Interface):
-    def monotonic_ns(self) -> int: ...
-
-    def now(self) -> datetime:
-        """The time of day, in UTC."""
-
-
-class SystemClock:
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
+T = TypeVar("T")
+Path: TypeAlias = Generator[Request | Operation, Any, T]
 
 
 class Boot:
     """One boot of one rank. Every collaborator is given: nothing here reads an environment or a file.
 
     `read_factors` gives the engine's factors and may raise `FactorError`. The plan is added to them: curves measured
-    at other sizes are other curves. `draw(n)` gives an integer in [0, n), to pick the sentinels.
+    at other sizes are other curves. `draw(n)` gives an integer in [0, n), to pick the sentinels. In a world of several
+    ranks they vote over `register` (`vote.py`), and only the leader, rank 0, draws and touches the store; without a
+    register every rank calibrates, and nothing is stored.
     """
 
     def __init__(
@@ -106,9 +96,11 @@ class Boot:
         draw: Callable[[int], int],
         rank: int = 0,
         world: int = 1,
+        register: Register | None = None,
         conditions: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> None:
         self.step = Step.FINGERPRINT
+        self.party = Party(rank, world)
         self._engine = engine
         self._plan = plan
         self._read_factors = read_factors
@@ -116,14 +108,15 @@ class Boot:
         self._settings = settings
         self._clock = clock
         self._draw = draw
-        self._rank = rank
-        self._world = world
+        self._register = register
         self._conditions = conditions or {}
         self._started = clock.monotonic_ns()
         self._in_place: int | None = None
         self._factors: dict[str, Value] | None = None
         self._digest: str | None = None
-        self._missed: Reason | None = None
+        self._stored: CostProfile | None = None
+        self._own: Decision | None = None
+        self._decision: Decision | None = None
         self._detail: str | None = None
         self._evidence: Evidence | None = None
         self._recorded_ms: float | None = None
@@ -131,32 +124,71 @@ class Boot:
         self._calibration_runs = 0
 
     def run(self) -> Steps:
-        if self._world > 1:
-            self._miss(Reason.SEVERAL_RANKS, f"{self._world} ranks take part")
-            return (yield from self._calibrate(store=False))
+        """The path, with the vote's operations performed."""
+        return (yield from conduct(self.path(), self._perform))
+
+    def path(self) -> Path[BootReport]:
+        """The path, with the vote's operations yielded like requests to the engine."""
+        self._decision, sizes = yield from self._open()
+        if self._decision.course is Course.GO:
+            self._decision = yield from self._reuse(sizes)
+        if self._decision.course is Course.GO:
+            self._in_place = self._clock.monotonic_ns()
+            return self._report(Outcome.REUSED, None)
+        return (yield from self._calibrate(self._decision))
+
+    def _open(self) -> Voting[tuple[Decision, tuple[int, ...]]]:
+        """Up to the first decision, and the sentinels that go with it."""
+        if self.party.world > 1 and self._register is None:
+            self.party.over = True
+            return (yield from self._withdraw(Reason.VOTE_UNAVAILABLE, f"{self.party.world} ranks take part")), ()
         if not self._plan.captured:
-            self._miss(Reason.NOTHING_CAPTURED, "no captured size")
-            return (yield from self._calibrate(store=False))
+            return (yield from self._withdraw(Reason.NOTHING_CAPTURED, "no captured size")), ()
         try:
             self._factors = self._keyed(self._read_factors())
             self._digest = fingerprint(self._factors)
         except FactorError as error:
-            self._miss(error.reason, error.detail)
-            return (yield from self._calibrate(store=False))
+            return (yield from self._withdraw(error.reason, error.detail)), ()
+        limits = msgspec.to_builtins(self._settings.limits)
+        identity = Identity(ballot.PROTOCOL, __version__, limits, self._digest)
+        return (yield from (self._offer(identity) if self.party.leads else self._answer(identity)))
 
-        stored = self._load(self._digest)
-        if stored is not None:
-            verified = yield from self._verify(stored)
-            if verified is not None:
-                self.step = Step.INSTALL
-                try:
-                    yield Install(verified)
-                except InstallRefused as error:
-                    self._miss(error.reason, error.detail)
-                else:
-                    self._in_place = self._clock.monotonic_ns()
-                    return self._report(Outcome.REUSED, None)
-        return (yield from self._calibrate(store=True))
+    def _offer(self, identity: Identity) -> Voting[tuple[Decision, tuple[int, ...]]]:
+        assert self._factors is not None
+        found, data = self._look_up(identity.digest)
+        self._own = found
+        sizes: tuple[int, ...] = ()
+        if data is not None:
+            self.step = Step.SENTINEL
+            sizes = sentinel.choose(self._plan.captured, self._draw)
+        self.step = Step.VOTE
+        failed = yield from self.party.offer(encode(Offer.of(identity, self._factors, data, sizes)))
+        if failed:
+            return failed, ()
+        own = encode(Ballot(identity, ballot.checksum(data)))
+        return (yield from self.party.settle(own, lambda votes: ballot.opening(votes, found))), sizes
+
+    def _answer(self, identity: Identity) -> Voting[tuple[Decision, tuple[int, ...]]]:
+        assert self._factors is not None
+        self.step = Step.VOTE
+        heard = yield from self.party.hear()
+        if isinstance(heard, Decision):
+            return heard, ()
+        offer = ballot.read_offer(heard, identity, self._factors)
+        if isinstance(offer, str):
+            return (yield from self._withdraw(Reason.RANKS_DIFFER, offer)), ()
+        data, self._own = None, GO
+        try:
+            data = offer.entry_bytes()
+            if data is not None:
+                self._decode(data, identity.digest)
+                offer.check_sizes(self._plan.captured)
+        except (EntryError, VoteError) as error:
+            self._own = Decision(Course.CALIBRATE, error.reason, error.detail, self.party.rank, agreed=True)
+        objection = None if self._own is GO else self._own
+        own = encode(Ballot(identity, ballot.checksum(data), objection))
+        promise = data is not None and objection is None
+        return (yield from self.party.settle(own, promise=promise)), offer.sizes
 
     def _keyed(self, factors: Factors) -> dict[str, Value]:
         """The engine's factors and the plan, as a tree of our own that nobody changes any more."""
@@ -165,50 +197,72 @@ class Boot:
         keyed: dict[str, Value] = json.loads(canonical({**factors, "plan": _described(self._plan)}))
         return keyed
 
-    def _load(self, digest: str) -> CostProfile | None:
+    def _look_up(self, digest: str) -> tuple[Decision, bytes | None]:
         self.step = Step.GET
         try:
             data = self._store.get(digest)
         except StoreError as error:
-            self._miss(error.reason, error.detail)
-            return None
+            return self._miss(error.reason, error.detail), None
         if data is None:
-            self._miss(Reason.ABSENT, None)
-            return None
+            return self._miss(Reason.ABSENT, None), None
         self.step = Step.DECODE
         try:
-            found = entry.decode(data, digest)
+            self._decode(data, digest)
         except EntryError as error:
-            self._miss(error.reason, error.detail)
-            if error.reason is not Reason.ENTRY_SCHEMA:
+            if error.reason not in {Reason.ENTRY_SCHEMA, Reason.ENTRY_INCOMPLETE}:
                 self._store.set_aside(digest)
-            return None
+            return self._miss(error.reason, error.detail), None
+        return GO, data
+
+    def _decode(self, data: bytes, digest: str) -> None:
+        """Raises `EntryError`."""
+        found = entry.decode(data, digest)
         if problem := calibration.shortfall(self._plan, found.profile):
-            self._miss(Reason.ENTRY_INCOMPLETE, problem)
-            return None
+            raise EntryError(Reason.ENTRY_INCOMPLETE, problem)
         recorded_ms = found.conditions.get("calibration_ms")
         self._recorded_ms = recorded_ms if type(recorded_ms) is float else None
-        return found.profile
+        self._stored = found.profile
 
-    def _verify(self, profile: CostProfile) -> Generator[Request, Samples, VerifiedProfile | None]:
-        self.step = Step.SENTINEL
-        asked = sentinel.choose(self._plan.captured, self._draw)
+    def _miss(self, reason: Reason, detail: str | None) -> Decision:
+        return Decision(Course.CALIBRATE, reason, detail, self.party.rank, agreed=True)
+
+    def _reuse(self, sizes: tuple[int, ...]) -> Path[Decision]:
+        """From the first sentinel to curves that are in place on every rank, or the decision to calibrate."""
+        assert self._stored is not None
         samples: Samples = ()
         for rounds in range(1, sentinel.ROUNDS + 1):
-            self._sentinel_runs += len(asked)
-            samples += yield Replay(asked)
-            verdict = sentinel.judge(profile, asked * rounds, samples, self._settings.limits)
+            self.step = Step.SENTINEL
+            self._sentinel_runs += len(sizes)
+            samples += yield Replay(sizes)
+            verdict = sentinel.judge(self._stored, sizes * rounds, samples, self._settings.limits)
             self._evidence = verdict.evidence
             if isinstance(verdict, VerifiedProfile):
-                return verdict
-            self._miss(verdict.reason, verdict.detail)
-            if verdict.final:
+                self._own = GO
+            elif verdict.final or rounds == sentinel.ROUNDS:
+                return (yield from self._withdraw(verdict.reason, verdict.detail, agreed=True))
+            else:
+                self._own = Decision(Course.AGAIN, verdict.reason, verdict.detail, self.party.rank, agreed=True)
+            decision = yield from self.party.settle(encode(self._own), ballot.verdict)
+            if decision.course is Course.CALIBRATE:
+                return decision
+            if decision.course is Course.GO:
                 break
-        return None
+        assert isinstance(verdict, VerifiedProfile)
+        self.step = Step.INSTALL
+        try:
+            yield Install(verdict)
+        except InstallRefused as error:
+            return (yield from self._withdraw(error.reason, error.detail, agreed=True))
+        return (yield from self.party.settle(encode(GO), ballot.verdict, last=True))
 
-    def _calibrate(self, *, store: bool) -> Steps:
+    def _withdraw(self, reason: Reason, detail: str, *, agreed: bool = False) -> Voting[Decision]:
+        self._own = Decision(Course.CALIBRATE, reason, detail, self.party.rank, agreed)
+        return (yield from self.party.withdraw(reason, detail, agreed=agreed))
+
+    def _calibrate(self, decision: Decision) -> Path[BootReport]:
         self.step = Step.CALIBRATE
         self._calibration_runs = len(self._plan.runs)
+        self._detail = decision.detail
         flaw: ProfileError | None = None
         samples: Samples = ()
         try:
@@ -216,8 +270,17 @@ class Boot:
         except ProfileError as error:
             flaw = error
         self._in_place = self._clock.monotonic_ns()
-        if not store:
-            return self._report(Outcome.UNRECORDED, self._missed)
+        ending = Ending(Outcome.UNRECORDED, decision.reason, self._detail)
+        if decision.agreed:
+            if self.party.leads:
+                ending = self._record(samples, flaw, decision)
+                yield from self.party.announce(encode(ending))
+            else:
+                ending = ballot.read_ending((yield from self.party.learn()))
+            self._detail = ending.detail or self._detail
+        return self._report(ending.outcome, ending.reason)
+
+    def _record(self, samples: Samples, flaw: ProfileError | None, decision: Decision) -> Ending:
         try:
             if flaw:
                 raise flaw
@@ -225,9 +288,8 @@ class Boot:
             self.step = Step.PUT
             self._store.put(recorded.digest, entry.encode(recorded))
         except (ProfileError, EntryError, StoreError) as error:
-            self._detail = error.detail
-            return self._report(Outcome.UNRECORDED, error.reason)
-        return self._report(Outcome.RECORDED, None if self._missed is Reason.ABSENT else self._missed)
+            return Ending(Outcome.UNRECORDED, error.reason, error.detail)
+        return Ending(Outcome.RECORDED, None if decision.reason is Reason.ABSENT else decision.reason)
 
     def _entry(self, samples: Samples) -> Entry:
         profile = calibration.profile_from(samples, self._plan.captured[-1])
@@ -249,6 +311,25 @@ class Boot:
             conditions={name: value for name, value in conditions.items() if _writable(name) and _writable(value)},
         )
 
+    @property
+    def reused(self) -> bool:
+        """Whether stored curves are in place on every rank. They stay, whatever comes."""
+        return self.party.over and self._decision is not None and self._decision.course is Course.GO
+
+    def withdraw(self, reason: Reason, detail: str) -> None:
+        """For the adapter's edge, at once: this rank left its path, and calibrates unless the boot has `reused`.
+
+        Raises `VoteLost` where the other ranks go on already, on a vote of this one; then it must not calibrate.
+        """
+        if self.party.over:
+            return
+        try:
+            self._decision = vote_alone(self._withdraw(reason, detail), self._perform)
+        except Exception as error:
+            if self.party.bound and not isinstance(error, VoteLost):
+                raise VoteLost(f"rank {self.party.rank} voted to go on and now cannot: {detail}") from error
+            raise
+
     def abandon(self, reason: Reason, detail: str, *, calibration_runs: int) -> BootReport:
         """The report of a boot whose path was left at `step`; the engine has calibrated, or failed, on its own.
 
@@ -256,33 +337,37 @@ class Boot:
         """
         self._detail = detail
         self._calibration_runs = calibration_runs
-        hit = self.step is Step.INSTALL and self._in_place is not None
-        return self._report(Outcome.REUSED if hit else Outcome.UNRECORDED, reason, self.step)
+        if self.reused:
+            return self._report(Outcome.REUSED, reason, self.step)
+        if self.party.leads and self._decision and self._decision.agreed and self.party.over:
+            vote_alone(self.party.announce(encode(Ending(Outcome.UNRECORDED, reason, detail))), self._perform)
+        return self._report(Outcome.UNRECORDED, reason, self.step)
 
-    def _miss(self, reason: Reason, detail: str | None) -> None:
-        self._missed, self._detail = reason, detail
+    def _perform(self, operation: Operation) -> Heard | None:
+        assert self._register is not None
+        return self._register.perform(operation)
 
     def _calibration_ms(self) -> float:
         end = self._clock.monotonic_ns() if self._in_place is None else self._in_place
         return round((end - self._started) / 1e6, 3)
 
     def _report(self, outcome: Outcome, reason: Reason | None, step: Step | None = None) -> BootReport:
-        hit = outcome is Outcome.REUSED
+        hit, decision = outcome is Outcome.REUSED, self._decision
         return BootReport(
             at=self._clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             warmcurve=__version__,
             engine=self._engine,
             host=platform.node(),
             pid=os.getpid(),
-            rank=self._rank,
-            world=self._world,
+            rank=self.party.rank,
+            world=self.party.world,
             outcome=outcome,
             reason=reason,
-            missed=None if hit else self._missed,
+            missed=None if hit or decision is None else decision.reason,
             detail=self._detail if reason or not hit else None,
             step=step,
             digest=self._digest,
-            entry=None if self._digest is None else self._store.describe(self._digest),
+            entry=self._store.describe(self._digest) if self._digest and self.party.leads else None,
             calibration_runs=self._calibration_runs,
             sentinel_runs=self._sentinel_runs,
             calibration_ms=self._calibration_ms(),
@@ -290,7 +375,12 @@ class Boot:
             evidence=self._evidence,
             limits=self._settings.limits,
             factors=None if hit else self._factors,
+            vote=self._voted() if self.party.world > 1 else None,
         )
+
+    def _voted(self) -> VoteReport:
+        waited_ms = 0.0 if self._register is None else round(self._register.waited_ns / 1e6, 3)
+        return VoteReport(self._decision, self._own, waited_ms)
 
 
 def _writable(value: str | float | None) -> bool:
@@ -304,37 +394,3 @@ def _described(plan: Plan) -> Value:
     sizes: list[Value] = list(plan.sizes())
     captured: list[Value] = list(plan.captured)
     return {"sizes": sizes, "captured": captured, "runs": len(plan.runs)}
-
-
-class Engine(Interface):
-    """What `drive` asks of an engine: the three requests as methods."""
-
-    def replay(self, sizes: tuple[int, ...]) -> Samples: ...
-
-    def install(self, verified: VerifiedProfile) -> None:
-        """May raise `InstallRefused`."""
-
-    def calibrate(self) -> Samples: ...
-
-
-def drive(boot: Boot, engine: Engine) -> BootReport:
-    """Run a boot to its end on an engine that can answer each request with a call."""
-    steps = boot.run()
-    try:
-        request = next(steps)
-        while True:
-            match request:
-                case Replay(sizes):
-                    request = steps.send(engine.replay(sizes))
-                case Install(verified):
-                    try:
-                        engine.install(verified)
-                    except InstallRefused as refusal:
-                        request = steps.throw(refusal)
-                    else:
-                        request = steps.send(())
-                case Calibrate():
-                    request = steps.send(engine.calibrate())
-    except StopIteration as end:
-        report: BootReport = end.value
-        return report

@@ -6,7 +6,9 @@
     ├── EntryError(ValueError)      bytes that are not a valid entry
     ├── StoreError(OSError)         a store that cannot be read or written
     ├── InstallRefused(RuntimeError)  an engine that refuses verified curves
-    └── SettingsError(ValueError)   an environment variable that cannot be understood
+    ├── SettingsError(ValueError)   an environment variable that cannot be understood
+    ├── VoteError(RuntimeError)     a store that ranks vote over and that failed, or a message that cannot be read
+    └── VoteLost(RuntimeError)      a rank that promised to follow a decision and cannot: it must stop
 
 The library raises them; only an adapter's edge may catch more broadly.
 """
@@ -66,4 +68,18 @@ class InstallRefused(WarmcurveError, RuntimeError):
 class SettingsError(WarmcurveError, ValueError):
     def __init__(self, detail: str) -> None:
         super().__init__(Reason.SETTINGS_INVALID, detail)
+        self.args = (detail,)
+
+
+class VoteError(WarmcurveError, RuntimeError):
+    def __init__(self, detail: str) -> None:
+        super().__init__(Reason.VOTE_FAILED, detail)
+        self.args = (detail,)
+
+
+class VoteLost(WarmcurveError, RuntimeError):
+    """The other ranks may be replaying sentinels that this one cannot join: running anything else would hang them."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(Reason.VOTE_LOST, detail)
         self.args = (detail,)

@@ -31,6 +31,7 @@ class Step(StrEnum):
     FINGERPRINT = "fingerprint"
     GET = "get"
     DECODE = "decode"
+    VOTE = "vote"
     SENTINEL = "sentinel"
     INSTALL = "install"
     CALIBRATE = "calibrate"
@@ -65,8 +66,13 @@ class Reason(StrEnum):
     STORE_READ_ONLY = "store_read_only"
     STORE_FULL = "store_full"
     STORE_UNAVAILABLE = "store_unavailable"
+    # Ranks that could not go on together.
+    RANKS_DIFFER = "ranks_differ"
+    RANK_ABSENT = "rank_absent"
+    VOTE_FAILED = "vote_failed"
+    VOTE_UNAVAILABLE = "vote_unavailable"
+    VOTE_LOST = "vote_lost"
     # warmcurve stood aside.
-    SEVERAL_RANKS = "several_ranks"
     NOTHING_CAPTURED = "nothing_captured"
     ENGINE_UNKNOWN = "engine_unknown"
     SETTINGS_INVALID = "settings_invalid"
@@ -182,10 +188,31 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "The store could not be reached or created.",
         "The report names the path and the error; point VLLM_CACHE_ROOT to a directory that exists.",
     ),
-    Reason.SEVERAL_RANKS: Meaning(
-        "More than one rank takes part in the calibration. Ranks that decide differently would hang, and this "
-        "version has no vote among them yet.",
-        "Nothing: every rank calibrates, as it does without warmcurve.",
+    Reason.RANKS_DIFFER: Meaning(
+        "The ranks that calibrate together differ in a factor, in the version of warmcurve or in its limits, so no "
+        "stored curve can hold for all of them. All calibrated, and nothing was stored.",
+        "The report names the rank and what differs: give all ranks the same versions, settings and devices.",
+    ),
+    Reason.RANK_ABSENT: Meaning(
+        "A rank did not vote in time: it runs without warmcurve, is switched off, late or dead. All others calibrated, "
+        "and nothing was stored.",
+        "The report names the rank where it can: install and switch on warmcurve on every node, or switch it off on "
+        "all. If ranks are that far apart in time, raise WARMCURVE_VOTE_TIMEOUT.",
+    ),
+    Reason.VOTE_FAILED: Meaning(
+        "The store that ranks vote over failed, or a message could not be read. All ranks calibrated, and nothing was "
+        "stored.",
+        "Nothing, if rare. If it recurs, look at the connection between the nodes.",
+    ),
+    Reason.VOTE_UNAVAILABLE: Meaning(
+        "Several ranks take part in the calibration and the engine gives them no store to vote over, as with elastic "
+        "expert parallelism. Every rank calibrated as it does without warmcurve.",
+        "Nothing: such deployments cannot start warm yet.",
+    ),
+    Reason.VOTE_LOST: Meaning(
+        "A rank voted for going on with stored curves and then could neither learn the decision nor take its vote "
+        "back. It stopped with an error, since running anything could have hung the other ranks.",
+        "Restart the deployment; look at the connection between the nodes, which failed during start-up.",
     ),
     Reason.NOTHING_CAPTURED: Meaning(
         "The engine captured no graph, so there is no size at which a stored curve could be checked.",

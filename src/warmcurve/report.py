@@ -21,8 +21,17 @@ from warmcurve import _files
 from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
 from warmcurve.sentinel import Evidence, Limits
+from warmcurve.vote import Decision
 
 KEPT: Final = 64
+
+
+class VoteReport(msgspec.Struct, frozen=True):
+    """What the world decided last, this rank's own word on it, and the time spent on the votes in ms."""
+
+    decision: Decision | None
+    own: Decision | None
+    waited_ms: float
 
 
 class BootReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +42,7 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
     calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
     `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later.
+    `vote` is null in a world of one rank.
     """
 
     schema: int = 1
@@ -57,6 +67,7 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
     limits: Limits
     factors: Mapping[str, Any] | None = None
+    vote: VoteReport | None = None
 
     def log_line(self) -> str:
         """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""

@@ -5,6 +5,7 @@
 | `WARMCURVE_SCALE_LOW`, `WARMCURVE_SCALE_HIGH` | 0.4, 2.5 | measured / stored of every sentinel must lie between them |
 | `WARMCURVE_MAX_REGRET` | 0.2 | share of throughput that a stored curve may lose at most by the sentinels' bound |
 | `WARMCURVE_TRUST_GROUP` | 0 | trust the members of a store's group, where the group may write to it |
+| `WARMCURVE_VOTE_TIMEOUT` | 30 | seconds that each vote of several ranks waits for all of them |
 
 The switch that turns an engine's adapter on is the adapter's own.
 """
@@ -26,6 +27,7 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 class Settings(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     trust_group: bool = False
+    vote_timeout_s: float = 30.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -34,7 +36,8 @@ class Settings(msgspec.Struct, frozen=True):
         low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
         high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
         regret = _number(environment, "WARMCURVE_MAX_REGRET", default.max_regret, least=0, most=1)
-        return cls(Limits(low, high, regret), flag(environment, "WARMCURVE_TRUST_GROUP"))
+        timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=600)
+        return cls(Limits(low, high, regret), flag(environment, "WARMCURVE_TRUST_GROUP"), timeout_s)
 
 
 def flag(environment: Mapping[str, str], name: str) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from warmcurve.boot import Boot, drive
+from warmcurve.boot import Boot
 from warmcurve.cli import main
+from warmcurve.driver import drive
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine

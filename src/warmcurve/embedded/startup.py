@@ -17,8 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from warmcurve._version import __version__
-from warmcurve.boot import Boot, Clock, Samples, SystemClock, drive
+from warmcurve.boot import Boot, Samples
 from warmcurve.calibration import Plan, plan, profile_from
+from warmcurve.clock import Clock, SystemClock
+from warmcurve.driver import drive
 from warmcurve.embedded.engine import CONTEXT, Engine, Policy
 from warmcurve.embedded.model import HERE, POSITIONS
 from warmcurve.fingerprint import Factors, Value

@@ -18,3 +18,6 @@ class FakeClock:
 
     def now(self) -> datetime:
         return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._ns / 1e3)
+
+    def sleep(self, seconds: float) -> None:
+        self.advance_ms(seconds * 1e3)

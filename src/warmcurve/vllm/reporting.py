@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from warmcurve._version import __version__
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Outcome, Reason, Step
-from warmcurve.report import BootReport, ReportDirectory
+from warmcurve.report import BootReport, ReportDirectory, VoteReport
 from warmcurve.sentinel import Limits
+from warmcurve.vllm.ranks import Ranks
+from warmcurve.vote import Course, Decision
 
 # vLLM configures the logger "vllm" and no other (vllm/logger.py): a name of our own would print warnings alone.
 logger = logging.getLogger("vllm.warmcurve")
@@ -50,27 +52,32 @@ def told(error: BaseException) -> str:
         return name
 
 
-def stood_aside(engine: str, reason: Reason, detail: str, rank: int | None = None) -> BootReport:
+def engine_name() -> str:
+    try:
+        import vllm
+
+        # Wheels for other devices carry a local version such as +cpu; the release is what people name.
+        return f"vllm {vllm.__version__.partition('+')[0]}"
+    except Exception:  # noqa: BLE001  the adapter's edge
+        return "vllm"
+
+
+def stood_aside(reason: Reason, detail: str, ranks: Ranks | None, decision: Decision | None = None) -> BootReport:
     """The report of a boot in which warmcurve touched nothing."""
+    rank = 0 if ranks is None else ranks.rank
+    own = Decision(Course.CALIBRATE, reason, detail, rank)
     return BootReport(
         at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         warmcurve=__version__,
-        engine=engine,
+        engine=engine_name(),
         host=platform.node(),
         pid=os.getpid(),
-        rank=_rank() if rank is None else rank,
+        rank=rank,
+        world=1 if ranks is None else ranks.world,
         outcome=Outcome.UNRECORDED,
         reason=reason,
         missed=reason,
         detail=detail,
         limits=Limits(),
+        vote=None if ranks is None or ranks.world == 1 else VoteReport(decision, own, 0.0),
     )
-
-
-def _rank() -> int:
-    try:
-        from vllm.distributed.parallel_state import get_world_group
-
-        return int(get_world_group().rank_in_group)
-    except Exception:  # noqa: BLE001  the adapter's edge
-        return 0

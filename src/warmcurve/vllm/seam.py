@@ -5,11 +5,13 @@ then hands the timings to `set_initial_cost_curves`, which ends in `set_cost_cur
 `capture_model` the seam stands in front of these three methods of that one manager; nothing of vLLM's is changed
 after it.
 
-    batches_to_profile       yields the sentinels, reads their timings, and ends (hit) or goes on with vLLM's batches
+    batches_to_profile       yields the sentinels, reads their timings, and ends (hit) or goes on with vLLM's batches;
+                             with several ranks all vote on it
     set_initial_cost_curves  nothing (hit: the curves are in place already), or vLLM's own, then the entry is stored
     set_cost_curves          vLLM's own; what it was given is remembered
 
-Errors of ours end here. Whatever is raised, vLLM gets the batches it would have had without us.
+Errors of ours end here. Whatever is raised, vLLM gets the batches it would have had without us, but for one: a rank
+that promised the others to follow and cannot (`VoteLost`) stops, as anything that it ran could hang them.
 """
 
 import logging
@@ -20,9 +22,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples, Steps, SystemClock
+from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples, Steps
 from warmcurve.calibration import Plan, profile_from
-from warmcurve.errors import InstallRefused, ProfileError, SettingsError
+from warmcurve.clock import SystemClock
+from warmcurve.errors import InstallRefused, ProfileError, SettingsError, VoteLost
 from warmcurve.outcome import Reason
 from warmcurve.profile import Sample
 from warmcurve.report import BootReport, ReportDirectory
@@ -30,7 +33,9 @@ from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.vllm import factors, releases
 from warmcurve.vllm.device import Conditions, device_of
-from warmcurve.vllm.reporting import Reporter, stood_aside, told
+from warmcurve.vllm.ranks import Ranks
+from warmcurve.vllm.reporting import Reporter, engine_name, stood_aside, told
+from warmcurve.vote import Decision
 
 logger = logging.getLogger("vllm.warmcurve")
 
@@ -40,24 +45,38 @@ Curve = list[tuple[int, float]]
 
 def seam(runner: Any) -> AbstractContextManager[object]:
     """The seam around one `capture_model` of this runner, or nothing where warmcurve stands aside."""
-    reporter = Reporter(None)
+    reporter, ranks, settings = Reporter(None), None, Settings()
     try:
         from vllm import envs
 
+        # First of all, and on every rank: namespaces of votes are counted.
+        ranks = Ranks.of(runner)
         directory = Path(envs.VLLM_CACHE_ROOT) / "adaptive_verification"
         settings = Settings.from_environment(os.environ)
         reporter = Reporter(ReportDirectory(directory, trust_group=settings.trust_group))
         problem = _stranger()
         if problem is None:
             store = DirectoryStore(directory, trust_group=settings.trust_group)
-            return Seam(runner, store, settings, reporter).place()
-        reporter.publish(stood_aside(engine_name(), Reason.ENGINE_UNKNOWN, problem))
+            return Seam(runner, store, settings, reporter, ranks).place()
+        _stand_aside(reporter, ranks, settings, Reason.ENGINE_UNKNOWN, problem)
     except SettingsError as error:
-        reporter.publish(stood_aside(engine_name(), error.reason, error.detail))
+        _stand_aside(reporter, ranks, settings, error.reason, error.detail)
     except Exception as error:
         logger.debug("warmcurve stands aside", exc_info=True)
-        reporter.publish(stood_aside("vllm", Reason.INTERNAL_ERROR, told(error)))
+        _stand_aside(reporter, ranks, settings, Reason.INTERNAL_ERROR, told(error))
     return nullcontext()
+
+
+def _stand_aside(reporter: Reporter, ranks: Ranks | None, settings: Settings, reason: Reason, detail: str) -> None:
+    """Where other ranks vote they hear of it at once. Should that fail they wait until their time is up."""
+    vote = None
+    try:
+        if ranks is not None:
+            vote = ranks.withdraw(reason, detail, settings.vote_timeout_s)
+            ranks.close()
+    except Exception:
+        logger.debug("warmcurve could not tell the other ranks", exc_info=True)
+    reporter.publish(stood_aside(reason, detail, ranks, vote))
 
 
 def _stranger() -> str | None:
@@ -72,19 +91,12 @@ def _stranger() -> str | None:
     return f"{engine_name()} is none of {', '.join(releases.KNOWN)}; unknown: {modules} ({' '.join(digests)})"
 
 
-def engine_name() -> str:
-    import vllm
-
-    # Wheels for other devices carry a local version such as +cpu; the release is what people name.
-    return f"vllm {vllm.__version__.partition('+')[0]}"
-
-
 class Seam(AbstractContextManager[object]):
     """One calibration of one runner. `with seam: capture_model()`."""
 
-    def __init__(self, runner: Any, store: DirectoryStore, settings: Settings, reporter: "Reporter") -> None:
-        from vllm.distributed.parallel_state import get_world_group
-
+    def __init__(
+        self, runner: Any, store: DirectoryStore, settings: Settings, reporter: Reporter, ranks: Ranks
+    ) -> None:
         self._runner = runner
         self._manager = runner.adaptive_verification
         self._vllm_batches: Callable[[list[int]], Iterator[Batch]] = self._manager.batches_to_profile
@@ -93,12 +105,13 @@ class Seam(AbstractContextManager[object]):
         self._store = store
         self._settings = settings
         self._reporter = reporter
-        self._rank, self._world = get_world_group().rank_in_group, get_world_group().world_size
+        self._ranks = ranks
         self._plan = Plan((), ())
         self._boot: Boot | None = None
         self._steps: Steps | None = None
         self._engine_curves: tuple[Curve, Curve] | None = None
         self._installed = False
+        self._decision: Decision | None = None
         self._error: Exception | None = None
         self._calibration_runs = 0
         self._report: BootReport | None = None
@@ -120,29 +133,51 @@ class Seam(AbstractContextManager[object]):
                 self._abandon(error)
         except Exception as ours:  # noqa: BLE001  the adapter's edge
             self._fail(ours)
-            self._reporter.publish(stood_aside("vllm", Reason.INTERNAL_ERROR, told(ours), self._rank))
+            self._reporter.publish(stood_aside(Reason.INTERNAL_ERROR, told(ours), self._ranks))
+        finally:
+            self._ranks.close()
 
     def _abandon(self, raised: BaseException | None) -> None:
         """Report a boot that left its path: an error of ours, or one that vLLM raised while it calibrated."""
         cause = self._error or raised
-        reason = Reason.INTERNAL_ERROR if self._error is not None else Reason.ENGINE_FAILED
-        if self._boot is not None:
+        if isinstance(cause, VoteLost):
+            reason, detail = cause.reason, cause.detail
+        else:
+            reason = Reason.INTERNAL_ERROR if self._error is not None else Reason.ENGINE_FAILED
             detail = told(cause) if cause else "vLLM did not set its cost curves"
+        if self._boot is not None:
             self._finish(self._boot.abandon(reason, detail, calibration_runs=self._calibration_runs))
         elif self._error is not None:
-            self._finish(stood_aside(engine_name(), reason, told(self._error), self._rank))
+            self._finish(stood_aside(reason, detail, self._ranks, self._decision))
 
     def _batches(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
             yield from self._decide(capture_sizes)
+        except VoteLost:
+            raise
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._fail(error)
+            self._withdraw(told(error))
+            self._installed = self._boot is not None and self._boot.reused
         if self._installed:
             return
         self._drop_timings()
         for batch in self._vllm_batches(capture_sizes):
             self._calibration_runs += 1
             yield batch
+
+    def _withdraw(self, detail: str) -> None:
+        """Before this rank calibrates alone: the others must as well."""
+        try:
+            if self._boot is not None:
+                self._boot.withdraw(Reason.INTERNAL_ERROR, detail)
+            else:
+                timeout_s = self._settings.vote_timeout_s
+                self._decision = self._ranks.withdraw(Reason.INTERNAL_ERROR, detail, timeout_s)
+        except VoteLost:
+            raise
+        except Exception as error:  # noqa: BLE001  the adapter's edge; nobody can go on without this rank's vote
+            self._fail(error)
 
     def _decide(self, capture_sizes: list[int]) -> Iterator[Batch]:
         # Listing vLLM's batches runs none of them. It also sets the manager's capture limit, without which the cost
@@ -151,18 +186,20 @@ class Seam(AbstractContextManager[object]):
         self._plan = Plan(tuple(int(batch["num_tokens"]) for batch in planned), tuple(capture_sizes))
         self._boot = self._new_boot(self._plan)
         self._steps = self._boot.run()
-        request = next(self._steps)
-        while not isinstance(request, Calibrate):
-            if isinstance(request, Replay):
-                for size in request.sizes:
-                    yield {**planned[0], "num_tokens": size}
-                request = self._steps.send(self._take_timings())
-            elif refusal := self._install(request):
-                request = self._steps.throw(refusal)
-            else:
-                self._installed = True
-                self._end(())
-                return
+        try:
+            request = next(self._steps)
+            while not isinstance(request, Calibrate):
+                if isinstance(request, Replay):
+                    for size in request.sizes:
+                        yield {**planned[0], "num_tokens": size}
+                    request = self._steps.send(self._take_timings())
+                elif refusal := self._install(request):
+                    request = self._steps.throw(refusal)
+                else:
+                    request = self._steps.send(())
+        except StopIteration as end:
+            self._installed = True
+            self._finish(end.value)
 
     def _new_boot(self, plan: Plan) -> Boot:
         return Boot(
@@ -173,8 +210,9 @@ class Seam(AbstractContextManager[object]):
             settings=self._settings,
             clock=SystemClock(),
             draw=random.SystemRandom().randrange,
-            rank=self._rank,
-            world=self._world,
+            rank=self._ranks.rank,
+            world=self._ranks.world,
+            register=self._ranks.register(self._settings.vote_timeout_s),
             conditions=self._conditions(),
         )
 

@@ -1,0 +1,92 @@
+"""The store of torch's default process group, for votes.
+
+Every rank of the group can reach it; rank 0 keeps it, or the launcher does. Needs torch.
+"""
+
+import threading
+from collections.abc import Callable
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from torch.distributed import PrefixStore, Store, TCPStore, distributed_c10d
+
+from warmcurve.errors import VoteError
+
+T = TypeVar("T")
+_calibrations = count()
+
+
+class DefaultStore:
+    """A key-value store (`register.KeyValue`) in a namespace of its own: the n-th that this process opens shares it
+    with the n-th of the others. A rank that has counted fewer meets a namespace whose decisions are made, none of
+    them with its vote, and so calibrates.
+
+    Every call ends within `timeout_s`: a TCPStore waits for its server without a limit (TCPStore.cpp, `recv`), so
+    calls are made on a thread that can be left behind. Raises `VoteError`, here and from every method.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        namespace = f"warmcurve/{next(_calibrations)}"
+        self._timeout_s = timeout_s
+        self._broken: str | None = None
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._work, name="warmcurve-vote", daemon=True).start()
+        self._store = self._call(lambda: PrefixStore(namespace, _connection(distributed_c10d._get_default_store())))  # noqa: SLF001
+
+    def set(self, key: str, value: bytes) -> None:
+        self._call(lambda: self._store.set(key, value.decode()))
+
+    def get(self, key: str) -> bytes | None:
+        # `get` waits for a key that is not there.
+        return self._call(lambda: self._store.get(key) if self._store.check([key]) else None)
+
+    def compare_set(self, key: str, value: bytes) -> bytes:
+        # An empty expectation stands for a key that is not there, for all kinds of stores.
+        return bytes(self._call(lambda: self._store.compare_set(key, "", value.decode())))
+
+    def _call(self, function: Callable[[], T]) -> T:
+        if self._broken:
+            raise VoteError(self._broken)
+        answers: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
+
+        def call() -> None:
+            try:
+                answers.put((function(), None))
+            except Exception as error:  # noqa: BLE001  stores of different kinds raise different errors
+                answers.put((None, error))
+
+        self._calls.put(call)
+        try:
+            value, error = answers.get(timeout=self._timeout_s)
+        except Empty:
+            self._broken = f"the process group's store did not answer within {self._timeout_s:g} s"
+            raise VoteError(self._broken) from None
+        if error is not None:
+            raise VoteError(f"{type(error).__name__}: {error}") from error
+        return value  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """No call may follow."""
+        self._broken = "closed"
+        self._calls.put(_stop)
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            if call is _stop:
+                return
+            call()
+
+
+def _stop() -> None: ...
+
+
+def _connection(store: Store) -> Store:
+    """The same store over a connection of our own: a thread of the engine's that waits for a key holds the lock of
+    the connection that it waits on. Copies of a FileStore would remove its file when they end.
+    """
+    innermost = store
+    while isinstance(innermost, PrefixStore):
+        innermost = innermost.underlying_store
+    return store.clone() if isinstance(innermost, TCPStore) else store
