@@ -319,16 +319,19 @@ class Boot:
     def withdraw(self, reason: Reason, detail: str) -> None:
         """For the adapter's edge, at once: this rank left its path, and calibrates unless the boot has `reused`.
 
-        Raises `VoteLost` where the other ranks go on already, on a vote of this one; then it must not calibrate.
+        Raises `VoteLost` where the other ranks may go on, on a vote of this one; then it must run nothing.
         """
-        if self.party.over:
-            return
         try:
-            self._decision = vote_alone(self._withdraw(reason, detail), self._perform)
+            vote_alone(self.leaving(reason, detail), self._perform)
         except Exception as error:
             if self.party.bound and not isinstance(error, VoteLost):
                 raise VoteLost(f"rank {self.party.rank} voted to go on and now cannot: {detail}") from error
             raise
+
+    def leaving(self, reason: Reason, detail: str) -> Voting[None]:
+        """The same with the vote's operations yielded."""
+        if not self.party.over:
+            self._decision = yield from self._withdraw(reason, detail)
 
     def abandon(self, reason: Reason, detail: str, *, calibration_runs: int) -> BootReport:
         """The report of a boot whose path was left at `step`; the engine has calibrated, or failed, on its own.

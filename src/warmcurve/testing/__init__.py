@@ -4,5 +4,14 @@ from warmcurve.testing.clock import FakeClock
 from warmcurve.testing.contract import StoreContract
 from warmcurve.testing.engine import ScriptedEngine
 from warmcurve.testing.memory import FaultStore, MemoryStore
+from warmcurve.testing.ranks import MemoryKeyValue, together
 
-__all__ = ["FakeClock", "FaultStore", "MemoryStore", "ScriptedEngine", "StoreContract"]
+__all__ = [
+    "FakeClock",
+    "FaultStore",
+    "MemoryKeyValue",
+    "MemoryStore",
+    "ScriptedEngine",
+    "StoreContract",
+    "together",
+]

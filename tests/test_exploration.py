@@ -1,0 +1,146 @@
+"""However messages, deadlines and faults fall, ranks never part: every course of the real boots is explored."""
+
+from collections.abc import Callable
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pytest
+
+from tests.exploration import COLD, FOLLOWERS, GOOD, LEADERS, OFF, PLAIN, WRONG, Explorer, Kind, Violation
+from warmcurve.errors import VoteError, VoteLost
+from warmcurve.outcome import Outcome, Reason
+from warmcurve.vote import Course, Decision, Party, Voting
+
+_ODD = [kind for kind in FOLLOWERS if kind is not PLAIN]
+SCENARIOS = [
+    pytest.param(1, 2, [(leader,) for leader in LEADERS], id="one rank, two faults"),
+    pytest.param(2, 2, [(leader, other) for leader in LEADERS for other in FOLLOWERS], id="two ranks, two faults"),
+    pytest.param(
+        3,
+        0,
+        [(leader, *rest) for leader in LEADERS for rest in combinations_with_replacement(FOLLOWERS, 2)],
+        id="three ranks, no fault",
+    ),
+    pytest.param(
+        3, 1, [(COLD, PLAIN, PLAIN), *((PLAIN, PLAIN, odd) for odd in _ODD)], id="three ranks, one odd, one fault"
+    ),
+    pytest.param(
+        4, 1, [(COLD, PLAIN, PLAIN, PLAIN), *((PLAIN, PLAIN, PLAIN, odd) for odd in _ODD)], id="four ranks, one odd"
+    ),
+]
+PLAIN_RANKS = [(2, 3, (GOOD, OFF, WRONG)), (3, 1, (GOOD, OFF)), (4, 0, (GOOD, OFF)), (4, 1, (GOOD, WRONG))]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ranks", "faults", "scenarios"), SCENARIOS)
+def test_ranks_never_part(
+    ranks: int, faults: int, scenarios: list[tuple[Kind, ...]], capsys: pytest.CaptureFixture[str]
+):
+    """In every world that can be reached, living ranks run the same, decide the same, and end."""
+    seen = sum(Explorer(scenario, faults).explore() for scenario in scenarios)
+    assert seen > len(scenarios)
+    with capsys.disabled():
+        print(f"\n{seen:,} worlds of {ranks} ranks in {len(scenarios)} scenarios, {faults} faults in each course")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ranks", "faults", "verdicts"), PLAIN_RANKS)
+def test_plain_ranks_never_part(ranks: int, faults: int, verdicts: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    """Ranks with a stored entry, each of which finds its sentinels as stored, or off, or wrong; all can end in a hit."""
+    explorer = Explorer((PLAIN,) * ranks, faults, verdicts=verdicts)
+    seen = explorer.explore()
+    assert (Outcome.REUSED, None) in explorer.endings
+    with capsys.disabled():
+        print(f"\n{seen:,} worlds of {ranks} ranks, sentinels {' or '.join(verdicts)}, {faults} faults in each course")
+
+
+def test_every_way_to_end_is_found():
+    """The explorer reaches a hit, each rejection and each failure of a vote; so it does explore."""
+    explorer = Explorer((PLAIN, PLAIN), faults=1)
+    explorer.explore()
+    assert {reason for _, reason in explorer.endings} >= {
+        *(None, Reason.SENTINEL_SCALE, Reason.SENTINEL_SHAPE, Reason.INSTALL_REFUSED),
+        *(Reason.RANK_ABSENT, Reason.VOTE_FAILED, Reason.INTERNAL_ERROR),
+    }
+    assert (Outcome.REUSED, None) in explorer.endings
+
+
+class LeavesByItsOwnClock(Party):
+    """Calibrates when its deadline passes, without proposing it."""
+
+    def _propose(self, decision: Decision) -> Voting[Decision]:
+        if decision.reason is Reason.RANK_ABSENT:
+            return self._follow(decision)
+        return (yield from super()._propose(decision))
+
+
+class LeavesWhenItsStoreFails(Party):
+    """Calibrates when an operation fails, without proposing it."""
+
+    def _failed(self, error: VoteError) -> Voting[Decision]:
+        yield from ()
+        return self._follow(Decision(Course.CALIBRATE, error.reason, error.detail))
+
+
+class CalibratesInDoubt(Party):
+    """Calibrates where it promised to follow and cannot learn what was decided."""
+
+    def _propose(self, decision: Decision) -> Voting[Decision]:
+        try:
+            return (yield from super()._propose(decision))
+        except VoteLost:
+            return self._follow(decision)
+
+
+class DoesNotWaitForTheLast(Party):
+    """A leader that decides without the last rank's vote."""
+
+    def _lead(self, vote: bytes, decide: Callable[..., Decision]) -> Voting[Decision]:
+        self.world -= 1
+        return (yield from super()._lead(vote, decide))
+
+
+class InstallsWithoutAVote(Party):
+    """Takes its own installation for everybody's."""
+
+    def settle(self, vote: bytes, *positional: Any, last: bool = False, **named: Any) -> Voting[Decision]:
+        if last:
+            return self._follow(Decision(Course.GO), last=True)
+        return (yield from super().settle(vote, *positional, **named))
+
+
+class ForgetsThatItPromised(Party):
+    """Withdraws, after its vote, by what it knows itself."""
+
+    def withdraw(self, reason: Reason, detail: str | None, *, agreed: bool = False) -> Voting[Decision]:
+        yield from ()
+        return self._follow(Decision(Course.CALIBRATE, reason, detail, self.rank, agreed))
+
+
+class ReusesTheRound(Party):
+    """Takes the decision of one round for that of the next."""
+
+    def _follow(self, decision: Decision, *, last: bool = False) -> Decision:
+        decided = super()._follow(decision, last=last)
+        self.round = 1
+        return decided
+
+
+SEEDED = [
+    pytest.param(2, 0, {"party": LeavesByItsOwnClock}, id="leaves by its own clock"),
+    pytest.param(2, 1, {"party": LeavesWhenItsStoreFails}, id="leaves when its store fails"),
+    pytest.param(2, 4, {"party": CalibratesInDoubt}, id="calibrates in doubt"),
+    pytest.param(3, 0, {"party": DoesNotWaitForTheLast}, id="does not wait for the last"),
+    pytest.param(2, 0, {"party": InstallsWithoutAVote}, id="installs without a vote"),
+    pytest.param(2, 0, {"party": ForgetsThatItPromised}, id="withdraws without telling"),
+    pytest.param(2, 0, {"party": ReusesTheRound}, id="takes one round for the next"),
+    pytest.param(2, 0, {"overwrites": True}, id="set instead of compare-and-set"),
+    pytest.param(4, 0, {"groups": 2}, id="a decision per tensor-parallel group"),
+]
+
+
+@pytest.mark.parametrize(("ranks", "faults", "bug"), SEEDED)
+def test_a_seeded_bug_is_found(ranks: int, faults: int, bug: dict[str, Any]):
+    """Each of these bugs, which a vote could well have, leads to ranks that part, and the explorer finds it."""
+    with pytest.raises(Violation):
+        Explorer((PLAIN,) * ranks, faults, **bug).explore()
