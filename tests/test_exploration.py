@@ -46,7 +46,7 @@ def test_ranks_never_part(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("ranks", "faults", "verdicts"), PLAIN_RANKS)
 def test_plain_ranks_never_part(ranks: int, faults: int, verdicts: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
-    """Ranks with a stored entry, each of which finds its sentinels as stored, or off, or wrong; all can end in a hit."""
+    """Ranks with a stored entry, each of which finds its sentinels as stored, off, or wrong; all can end in a hit."""
     explorer = Explorer((PLAIN,) * ranks, faults, verdicts=verdicts)
     seen = explorer.explore()
     assert (Outcome.REUSED, None) in explorer.endings

@@ -137,7 +137,7 @@ def test_one_rank_that_needs_more_replays_takes_all_along(warm: Ranks, slow: int
 
 @pytest.mark.parametrize("odd", range(3))
 def test_one_rank_that_rejects_decides_for_all(warm: Ranks, odd: int):
-    """Where the curves no longer hold on one rank all calibrate, the entry is replaced, and each has its own verdict."""
+    """Where the curves do not hold on one rank all calibrate and the entry is replaced; each has its own verdict."""
     engine = warm.engines[odd]
     true = engine.verify_ms
     engine.verify_ms = lambda tokens: true(tokens) / 4

@@ -83,7 +83,7 @@ def test_an_error_before_there_is_a_boot(
 
 
 @pytest.mark.parametrize(
-    "place", ["vllm.seam.Seam._take_timings", "vllm.seam.Seam._install", "boot.Boot._verify", "boot.Boot.run"]
+    "place", ["vllm.seam.Seam._take_timings", "vllm.seam.Seam._install", "boot.Boot._reuse", "boot.Boot.run"]
 )
 def test_an_error_inside_the_path(warm: Machine, recorded: Booted, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the seam or in the path itself: vLLM calibrates in full, and its samples are its own alone."""

@@ -16,7 +16,7 @@ class MemoryKeyValue:
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
-        self.fails: Callable[[str, str], bool] = lambda operation, key: False
+        self.fails: Callable[[str, str], bool] = _never
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:
@@ -40,6 +40,10 @@ class MemoryKeyValue:
     def _check(self, operation: str, key: str) -> None:
         if self.fails(operation, key):
             raise VoteError(f"{operation} {key}: planted")
+
+
+def _never(operation: str, key: str) -> bool:  # noqa: ARG001
+    return False
 
 
 def together(ranks: Sequence[Callable[[], T]]) -> list[T | Exception]:
