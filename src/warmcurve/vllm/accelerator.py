@@ -22,7 +22,9 @@ def _memory_gib(properties: Any) -> int:
         # The system's memory, of which kernel and firmware keep some: 119.7 to 121.7 GiB of 128 on a GB10
         # (https://github.com/leptonai/gpud/pull/1170, https://github.com/Syllo/nvtop/issues/449).
         return 1 << (math.ceil(gib) - 1).bit_length()
-    return round(gib)
+    # Boards and slices come in quarters of a GiB (a 1g.10gb has 9.5), of which single boards may lack some MiB: the
+    # limit between two numbers is kept away from all quarters.
+    return math.floor(gib + 0.375)
 
 
 def _architecture(properties: Any) -> str:
@@ -125,7 +127,7 @@ class Other:
 
 _OTHER: Final = (
     Fact("name", "the part", lambda device: device.text("name")),
-    Fact("memory_gib", "how much memory", lambda device: round(device.properties.total_memory / 2**30)),
+    Fact("memory_gib", "how much memory", lambda device: _memory_gib(device.properties)),
     Fact("processors", "how wide a kernel runs; platforms call and count them differently",
          lambda device: {name: device.text(name) for name in _COUNTS}),
     Fact("driver", "it schedules kernels and sets clocks", Other.driver),
