@@ -101,10 +101,8 @@ def build(record: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_real_device(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each record has its public source; what the device answers makes these factors and conditions."""
+    """What the device answers makes these factors and conditions."""
     record = RECORDS[name]
-    assert all(source.startswith("https://") for source in record["sources"])
-    assert record["records"]
     device = build(record, tmp_path, monkeypatch)
     assert device.factors() == record["factors"]
     assert device.conditions() == record["conditions"]
