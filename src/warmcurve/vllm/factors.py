@@ -224,7 +224,9 @@ FACTORS: Final = (
     Factor("target.modules", "the kernels really chosen", lambda s: _modules(s.runner.model)),
     Factor("draft.model", "the shapes and types of the drafter",
            lambda s: models.identity(
-               s.config.speculative_config.draft_model_config, s.config.load_config, "draft.model")),
+               s.config.speculative_config.draft_model_config,
+               getattr(s.config.speculative_config, "draft_load_config", None) or s.config.load_config,
+               "draft.model")),
     Factor("draft.class", "the drafter's code", lambda s: [class_of(s.speculator), class_of(s.speculator.model)]),
     Factor("draft.quantization", "the drafter's quantised kernels",
            lambda s: s.config.speculative_config.draft_model_config.quantization),
