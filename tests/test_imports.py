@@ -20,6 +20,7 @@ FLOORS = (
     {"settings", "report"},
     {"entry"},
     {"store"},
+    {"explain"},
     {"boot"},
     {"vllm", "embedded", "testing"},
     {"cli"},
