@@ -148,8 +148,8 @@ def test_the_line_is_short_and_printable(factors, others):
 
 def test_giant_factors_make_no_giant_line():
     """Names and values of megabytes are cut, and still told apart."""
-    giant = {"n" * 100_000: "x" * 100_000 + "1", "m": {"\x1b[31m\n\u202e" * 10_000: 1}}
-    other = {"n" * 100_000: "x" * 100_000 + "2", "m": {}}
+    giant: dict[str, Any] = {"n" * 100_000: "x" * 100_000 + "1", "m": {"\x1b[31m\n\u202e" * 10_000: 1}}
+    other: dict[str, Any] = {"n" * 100_000: "x" * 100_000 + "2", "m": {}}
     text = first_differences(giant, [_stored(other)])
     assert text is not None
     assert text.isprintable()

@@ -74,7 +74,7 @@ def test_conditions_inform_and_do_not_count(store: DirectoryStore, record: Recor
 def test_a_boot_report_has_factors_too(store: DirectoryStore, record: Record, run: Run, tmp_path: Path) -> None:
     """The report of a miss is compared like an entry, and one without a digest gets its own."""
     digest = record()
-    factors = {"model": {"target": {"revision": "c"}, "draft": None}, "k": 5}
+    factors: dict[str, Any] = {"model": {"target": {"revision": "c"}, "draft": None}, "k": 5}
     report = _report(tmp_path / "reports", factors=factors)
     result = run("diff", digest, report, "--json")
     found = json.loads(result.stdout)

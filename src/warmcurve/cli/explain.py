@@ -27,6 +27,7 @@ _FOUND: Final = ("entry_", "sentinel_", "install_")
 class Explanation(NamedTuple):
     """`stored` says whether an entry of the boot's own factors is there now, of `others` how many more there are."""
 
+    store: DirectoryStore
     report: Report
     path: Path
     found: bool
@@ -97,7 +98,7 @@ def _explanation(store: DirectoryStore, miss: Told) -> Explanation:
     own = None if factors is None else fingerprint(factors)
     others = [entry for entry in entries if entry.digest != own]
     neighbours = () if factors is None or found or not report.is_miss else nearest(factors, others, _NEIGHBOURS)
-    return Explanation(report, miss.path, found, len(others) < len(entries), len(others), neighbours)
+    return Explanation(store, report, miss.path, found, len(others) < len(entries), len(others), neighbours)
 
 
 def _document(store: DirectoryStore, explanation: Explanation | None, unreadable: list[Path]) -> None:
@@ -145,7 +146,7 @@ def _page(explanation: Explanation) -> Iterator[str]:
     length = short_length([each.stored.digest for each in neighbours])
     for each in neighbours:
         yield ""
-        yield from _neighbour(each, each.stored.digest[:length], explanation.path)
+        yield from _neighbour(explanation, each, length)
 
 
 def _head(explanation: Explanation) -> dict[str, str]:
@@ -176,11 +177,13 @@ def _text(meaning: Meaning | None) -> str | None:
     return meaning and meaning.text
 
 
-def _neighbour(neighbour: Neighbour, digest: str, report: Path) -> Iterator[str]:
-    recorded, differ = neighbour.stored.recorded_at, len(neighbour.differences)
-    since = f", recorded {recorded:%Y-%m-%d %H:%M}" if recorded else ""
-    yield f"{digest}  {neighbour.equal} factors equal, {differ} {'differs' if differ == 1 else 'differ'}{since}"
+def _neighbour(explanation: Explanation, neighbour: Neighbour, length: int) -> Iterator[str]:
+    digest, recorded, differ = neighbour.stored.digest, neighbour.stored.recorded_at, len(neighbour.differences)
+    equal = f"{neighbour.equal} factors equal, {differ} {'differs' if differ == 1 else 'differ'}"
+    yield f"{digest[:length]}  {equal}{f', recorded {recorded:%Y-%m-%d %H:%M}' if recorded else ''}"
     lines = list(grouped(neighbour.differences, "  "))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
-        yield f"  ... all of them: warmcurve diff {digest} {shlex.quote(clean(report))}"
+        # Paths, since a digest alone is looked for in the default store.
+        paths = shlex.join(clean(path) for path in (explanation.store.describe(digest), explanation.path))
+        yield f"  ... all of them: warmcurve diff {paths}"
