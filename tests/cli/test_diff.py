@@ -205,6 +205,15 @@ def test_a_damaged_entry_is_not_a_difference(
     assert hint.startswith("hint: ")
 
 
+def test_the_name_of_an_entry_makes_it_one(record: Record, run: Run, tmp_path: Path) -> None:
+    """A file called like an entry is judged as one, so that the error is an entry's."""
+    path = tmp_path / "saved.jsonl"
+    path.write_bytes(b"damaged\n")
+    result = run("diff", record(), path)
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"error: entry_malformed: {path}: ")
+
+
 DAMAGED = {
     "empty": b"",
     "no JSON": b"\x00\xff\xfe",
@@ -225,7 +234,7 @@ DAMAGED = {
     "another's digest": json.dumps({"digest": "0" * 64, "factors": {"a": 1}}).encode(),
     "a digest of another type": b'{"digest": 7, "factors": {"a": 1}}',
     "an escape sequence": b'{"factors": {"\\u001b[31m": 1.5}}',
-    "too large": b" " * (5 << 20),
+    "too large": b'{"outcome": "unrecorded", "factors": {"a": 1}}' + b" " * (5 << 20),
 }
 
 

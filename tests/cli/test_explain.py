@@ -188,7 +188,9 @@ def test_the_last_miss_is_the_newest(factors: dict[str, Any], write: Write, run:
 
 
 @pytest.mark.parametrize("ranks", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-def test_of_several_ranks_the_first_speaks(ranks: tuple[int, ...], factors: dict[str, Any], write: Write, run: Run):
+def test_of_several_ranks_the_first_speaks(
+    ranks: tuple[int, ...], factors: dict[str, Any], write: Write, run: Run
+) -> None:
     """In whatever order the ranks of a boot wrote their reports, rank 0's is explained, of the newest boot."""
     write(1, rank=0, world=3, factors=factors | {"k": 1})
     paths = {rank: write(9 + n, rank=rank, world=3, factors=factors | {"k": 2}) for n, rank in enumerate(ranks)}
@@ -196,13 +198,14 @@ def test_of_several_ranks_the_first_speaks(ranks: tuple[int, ...], factors: dict
     assert _head(run("explain").stdout)["boot"].endswith(", rank 0 of 3")
 
 
-def test_without_a_report_of_rank_0_another_rank_speaks(factors: dict[str, Any], write: Write, run: Run) -> None:
+@pytest.mark.parametrize("earlier", [{"rank": 0, "world": 1}, {"rank": 0, "world": 4}, {"rank": 1, "world": 2}])
+def test_without_a_report_of_rank_0_another_rank_speaks(
+    earlier: dict[str, int], factors: dict[str, Any], write: Write, run: Run
+) -> None:
     """An earlier boot, of this world or of another, does not stand in for the newest one."""
-    write(1, factors=factors | {"k": 1})
-    write(2, rank=1, world=2, factors=factors | {"k": 2})
-    expected = write(3, rank=1, world=2, factors=factors | {"k": 3})
-    assert _explained(run)["miss"]["path"] == str(expected)
-    newest = write(4, rank=3, world=4, factors=factors | {"k": 4})
+    write(1, rank=0, world=2, factors=factors | {"k": 1})
+    write(2, **earlier, factors=factors | {"k": 2})
+    newest = write(3, rank=1, world=2, factors=factors | {"k": 3})
     assert _explained(run)["miss"]["path"] == str(newest)
 
 

@@ -32,7 +32,7 @@ class Side(NamedTuple):
     epilog="""\b
 Examples:
   warmcurve diff 3f9a 7065
-  warmcurve diff 3f9a /mnt/other/v1/7065….jsonl
+  warmcurve diff 3f9a /mnt/image/entry.jsonl
   warmcurve diff 3f9a reports/20300101T000000.000Z-node-1-123-ab12.json
   warmcurve diff 3f9a 7065 --json | jq -r '.differences[].factor'
 \b
