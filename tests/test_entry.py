@@ -2,8 +2,10 @@
 
 import json
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,3 +201,20 @@ def test_the_entry_of_other_factors_is_foreign():
     with pytest.raises(EntryError, match=make.DIGEST) as refused:
         entry.decode(make.GOOD, "0" * 64)
     assert refused.value.reason is Reason.ENTRY_FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [
+        ("2030-01-01T02:00:00+02:00", datetime(2030, 1, 1, tzinfo=UTC)),
+        ("2030-01-01T00:00:00", datetime(2030, 1, 1, tzinfo=UTC)),
+        ("yesterday", None),
+        ("0001-01-01T00:00:00+14:00", None),
+        (1893456000, None),
+        (None, None),
+    ],
+)
+def test_a_time_that_is_none_is_not_known(stored, found: datetime | None):
+    """Conditions are informative: what is not a time, or beyond all times, is simply unknown."""
+    assert msgspec.structs.replace(make.ENTRY, conditions={"recorded_at": stored}).recorded_at == found
+    assert msgspec.structs.replace(make.ENTRY, conditions={}).recorded_at is None

@@ -20,6 +20,7 @@ FLOORS = (
     {"settings", "report", "ballot", "register", "distributed"},
     {"entry"},
     {"store"},
+    {"explain"},
     {"boot"},
     {"driver"},
     {"vllm", "embedded", "testing"},

@@ -167,6 +167,38 @@ def test_a_directory_that_others_may_write_is_refused(reports: ReportDirectory, 
     assert refused.value.__cause__ is not refused.value
 
 
+def test_reports_are_read_newest_first(reports: ReportDirectory):
+    """What was written is read back in full, the newest first, and no more than are kept."""
+    assert reports.read() == ()
+    written = [reports.write(_at(index)) for index in range(3)]
+    assert reports.read() == tuple((path, path.read_bytes()) for path in reversed(written))
+    for index in range(KEPT + 3):
+        (written[0].parent / f"1999-{index}.json").write_bytes(b"")
+    assert [path for path, _ in reports.read()][:3] == written[::-1]
+    assert len(reports.read()) == KEPT
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_any_failing_call_of_reading_is_an_error_of_the_directory_or_of_one_report(
+    reports: ReportDirectory, lasting: bool
+):
+    """With the n-th of the system's calls failing, for every n, a StoreError escapes or stands in a report's place."""
+    for index in range(2):
+        reports.write(_at(index))
+    nth, reached, escaped, inside = 0, True, 0, 0
+    while reached:
+        nth += 1
+        with FaultySystem(nth, raising(5), lasting=lasting) as system:
+            try:
+                inside += sum(isinstance(data, StoreError) for _, data in reports.read())
+            except StoreError as refused:
+                assert refused.reason is Reason.STORE_UNAVAILABLE  # noqa: PT017
+                escaped += 1
+        reached = system.reached
+    assert escaped
+    assert inside or lasting
+
+
 @pytest.mark.parametrize("lasting", [False, True])
 def test_any_failing_call_leaves_no_temporary_file(tmp_path: Path, lasting: bool):
     """With the n-th of the system's calls failing, for every n, only a StoreError escapes."""

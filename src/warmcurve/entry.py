@@ -11,6 +11,7 @@ that is not finite, the factors must hash to the digest asked for, and the curve
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
@@ -64,6 +65,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def digest(self) -> str:
         return fingerprint(self.factors)
+
+    @property
+    def recorded_at(self) -> datetime | None:
+        """In UTC; None where the conditions do not say, or not as a time."""
+        text = self.conditions.get("recorded_at")
+        if not isinstance(text, str):
+            return None
+        try:
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
 
 
 def encode(entry: Entry) -> bytes:

@@ -22,6 +22,8 @@ Factors: TypeAlias = Mapping[str, Value]
 # RFC 8785 takes numbers as IEEE doubles: beyond this an integer has no unique double.
 _LARGEST: Final = 2**53 - 1
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+# One for all leaves: json.dumps makes an encoder at every call, which takes longer than what it encodes.
+_text = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
 def canonical(factors: Factors) -> bytes:
@@ -50,13 +52,21 @@ class Difference(msgspec.Struct, frozen=True):
 
 def diff(left: Factors, right: Factors) -> tuple[Difference, ...]:
     """The leaves in which two trees differ, by dotted name, in order. Lists are compared whole; a key that is not a
-    plain word stands in quotes.
+    plain word stands in quotes. Raises `FactorError` for trees nested too deep.
     """
-    ours, theirs = dict(_leaves(left, "")), dict(_leaves(right, ""))
+    ours, theirs = leaves(left), leaves(right)
     names = sorted(ours.keys() | theirs.keys())
     return tuple(
         Difference(name, ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)
     )
+
+
+def leaves(factors: Factors) -> dict[str, str]:
+    """Each leaf's canonical JSON by its dotted name. Raises `FactorError` for trees nested too deep."""
+    try:
+        return dict(_leaves(factors, ""))
+    except RecursionError:
+        raise FactorError(Reason.FACTOR_INVALID, "factors", "nested too deep to be compared") from None
 
 
 def _check(value: object, name: str) -> None:
@@ -104,4 +114,4 @@ def _encodable(text: str) -> bool:
 def _leaves(value: object, name: str) -> list[tuple[str, str]]:
     if isinstance(value, Mapping) and (value or not name):
         return [leaf for key, item in value.items() for leaf in _leaves(item, _below(name, key))]
-    return [(name, json.dumps(value, sort_keys=True, ensure_ascii=False))]
+    return [(name, _text(value))]

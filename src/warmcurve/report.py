@@ -24,6 +24,8 @@ from warmcurve.sentinel import Evidence, Limits
 from warmcurve.vote import Decision
 
 KEPT: Final = 64
+MAX_BYTES: Final = 4 << 20
+"""More than any report has: its factors are those of an entry, a line each."""
 
 
 class VoteReport(msgspec.Struct, frozen=True):
@@ -131,6 +133,33 @@ class ReportDirectory:
             return tuple(self._reports / name for name in sorted(_names(self._reports)))
         except OSError:
             return ()
+
+    def read(self) -> tuple[tuple[Path, bytes | StoreError], ...]:
+        """The newest reports, newest first, and for one that cannot be read its error. Raises `StoreError` where the
+        directory itself cannot be read or others may write to it.
+        """
+        found: list[tuple[Path, bytes | StoreError]] = []
+        try:
+            with (
+                _files.open_directory(self.directory, trust_group=self._trust_group),
+                _files.open_directory(self._reports, trust_group=self._trust_group) as reports,
+            ):
+                for name in sorted(_names(reports), reverse=True)[:KEPT]:
+                    with suppress(FileNotFoundError):
+                        found.append((self._reports / name, self._read(reports, name)))
+        except FileNotFoundError:
+            pass
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(Reason.STORE_UNAVAILABLE, f"{self._reports}: {error.strerror}") from error
+        return tuple(found)
+
+    def _read(self, reports: int, name: str) -> bytes | StoreError:
+        try:
+            return _files.read(reports, name, self._reports, MAX_BYTES, trust_group=self._trust_group)
+        except StoreError as error:
+            return error
 
 
 def _plain(value: Any) -> Any:

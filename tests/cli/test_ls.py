@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Record, Run
-from warmcurve.cli.ls import age, recorded_at, short_length
+from warmcurve.cli.ls import age, short_length
 from warmcurve.store import DirectoryStore
 
 
@@ -174,19 +174,3 @@ def test_escape_sequences_are_shown_not_obeyed(record: Record, run: Run) -> None
 def test_ages_are_short(seconds: int, text: str) -> None:
     """The largest unit that fits, rounded down; negative where the other clock is ahead."""
     assert age(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("stored", "found"),
-    [
-        ("2030-01-01T02:00:00+02:00", datetime(2030, 1, 1, tzinfo=UTC)),
-        ("2030-01-01T00:00:00", datetime(2030, 1, 1, tzinfo=UTC)),
-        ("yesterday", None),
-        ("0001-01-01T00:00:00+14:00", None),
-        (1893456000, None),
-        (None, None),
-    ],
-)
-def test_a_time_that_is_none_is_not_known(stored: object, found: datetime | None) -> None:
-    """Conditions are informative: what is not a time, or beyond all times, is simply unknown."""
-    assert recorded_at({"recorded_at": stored}) == found

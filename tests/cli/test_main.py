@@ -19,7 +19,7 @@ from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Reason
 from warmcurve.store import DirectoryStore
 
-COMMANDS = [("ls",), ("show", "abcd"), ("verify",)]
+COMMANDS = [("ls",), ("show", "abcd"), ("verify",), ("explain",), ("diff", "abcd", "abce")]
 
 
 def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -99,14 +99,16 @@ def test_a_group_may_be_trusted(
     assert run("verify").exit_code == 0
 
 
-@pytest.mark.parametrize("arguments", [("unknown",), ("ls", "--unknown"), ("show",), ("ls", "surplus")])
+@pytest.mark.parametrize(
+    "arguments", [("unknown",), ("ls", "--unknown"), ("show",), ("ls", "surplus"), ("diff", "abcd")]
+)
 def test_misuse_is_a_usage_error(arguments: tuple[str, ...], run: Run) -> None:
     """Exit code 2, nothing on stdout."""
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("command", [(), ("ls",), ("show",), ("verify",)])
+@pytest.mark.parametrize("command", [(), ("ls",), ("show",), ("verify",), ("explain",), ("diff",)])
 def test_help_has_examples(command: tuple[str, ...], run: Run) -> None:
     """Every command shows how it is called."""
     result = run(*command, "--help")

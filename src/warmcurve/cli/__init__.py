@@ -1,7 +1,8 @@
 """The command line: look at entries, never change them.
 
-Exit codes: 0 all is well, 1 a finding (a damaged or missing entry), 2 a usage error, 3 the environment (a store that
-was named and does not exist, is unsafe or cannot be read; a setting that cannot be understood).
+Exit codes: 0 all is well, 1 a finding (a damaged or missing entry, factors that differ), 2 a usage error, 3 the
+environment (a store that was named and does not exist, is unsafe or cannot be read; a setting that cannot be
+understood; a file to compare or explain that cannot be read).
 """
 
 import io
@@ -12,6 +13,8 @@ import click
 
 from warmcurve._version import __version__
 from warmcurve.cli.demo import demo_command
+from warmcurve.cli.diff import diff_command
+from warmcurve.cli.explain import explain_command
 from warmcurve.cli.ls import ls_command
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.show import show_command
@@ -48,6 +51,8 @@ Examples:
   warmcurve ls
   warmcurve show 3f9a
   warmcurve verify
+  warmcurve explain
+  warmcurve diff 3f9a 7065
   warmcurve demo
 \b
 Exit codes: 0 ok, 1 a finding, 2 usage, 3 environment.""",
@@ -58,6 +63,8 @@ def main() -> None:
 
 
 main.add_command(demo_command)
+main.add_command(diff_command)
+main.add_command(explain_command)
 main.add_command(ls_command)
 main.add_command(show_command)
 main.add_command(verify_command)

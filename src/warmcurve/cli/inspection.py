@@ -60,7 +60,7 @@ def inspect_file(path: Path) -> Inspection:
     """A file anywhere: only its content is judged, not who may write it."""
     digest = _digest_of_name(path.name)
     try:
-        data = _read(path)
+        data = read_file(path, MAX_BYTES)
     except StoreError as error:
         return Inspection(path, digest, error=error)
     return _inspect(path, digest, data)
@@ -81,13 +81,13 @@ def _digest_of_name(name: str) -> str | None:
         return None
 
 
-def _read(path: Path) -> bytes:
-    """At most MAX_BYTES + 1 bytes of a regular file, or `StoreError`."""
+def read_file(path: Path, limit: int) -> bytes:
+    """At most limit + 1 bytes of a regular file, or `StoreError`."""
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            data = file.read(MAX_BYTES + 1) if regular else b""
+            data = file.read(limit + 1) if regular else b""
     except OSError as error:
         raise StoreError(Reason.ENTRY_UNREADABLE, str(error.strerror)) from error
     if not regular:

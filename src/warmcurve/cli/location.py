@@ -8,6 +8,7 @@ import click
 
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
+from warmcurve.report import ReportDirectory
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 
@@ -56,3 +57,8 @@ def open_store(directory: Path | None) -> DirectoryStore:
         except OSError:
             pass  # The store itself says what is wrong with it.
     return DirectoryStore(directory or default_directory(os.environ), trust_group=settings.trust_group)
+
+
+def open_reports(store: DirectoryStore) -> ReportDirectory:
+    """The reports of the boots that used this store."""
+    return ReportDirectory(store.directory, trust_group=Settings.from_environment(os.environ).trust_group)

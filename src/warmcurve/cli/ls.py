@@ -1,6 +1,6 @@
 """`warmcurve ls`: one row an entry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -86,7 +86,7 @@ def row(item: Inspection, now: datetime) -> Row:
     entry = item.entry
     profile = entry.profile if entry else None
     conditions: dict[str, Any] = entry.conditions if entry else {}
-    recorded = recorded_at(conditions)
+    recorded = entry.recorded_at if entry else None
     modified, size = _modified_and_size(item.path)
     return Row(
         digest=item.digest,
@@ -103,18 +103,6 @@ def row(item: Inspection, now: datetime) -> Row:
         bytes=size,
         path=str(item.path),
     )
-
-
-def recorded_at(conditions: Mapping[str, Any]) -> datetime | None:
-    """In UTC; None where the conditions do not say, or not as a time."""
-    text = conditions.get("recorded_at")
-    if not isinstance(text, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def short_length(digests: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """What commands print: one JSON document alone on stdout, or text; notes on stderr."""
 
 import json
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 
@@ -9,6 +9,20 @@ SCHEMA: Final = 1
 """Of every JSON document that the command line prints."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+class Unreadable(click.ClickException):
+    """Something named by the user that cannot be read as what it should be: the environment's error."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002  click's own signature
+        note(f"error: {clean(self.message)}")
+        note(f"hint: {self.hint}")
 
 
 def document(**fields: Any) -> None:

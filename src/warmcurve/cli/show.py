@@ -18,7 +18,12 @@ from warmcurve.entry import Entry
 from warmcurve.profile import CostCurve
 from warmcurve.store import DirectoryStore
 
-_PREFIX: Final = re.compile(r"[0-9a-f]{4,64}")
+PREFIX: Final = re.compile(r"[0-9a-f]{4,64}")
+
+
+class NoSuchEntry(click.ClickException):
+    def __init__(self, store: DirectoryStore, prefix: str) -> None:
+        super().__init__(f"no entry in {clean(store.directory)} begins with {prefix}; see `warmcurve ls`")
 
 
 @click.command(
@@ -37,12 +42,10 @@ def show_command(digest: str, directory: Path | None, *, as_json: bool) -> None:
     DIGEST may be cut short to four digits or more, while it is still the only one that begins so.
     """
     prefix = digest.lower()
-    if not _PREFIX.fullmatch(prefix):
+    if not PREFIX.fullmatch(prefix):
         raise click.BadParameter("4 to 64 hexadecimal digits are needed.", param_hint="DIGEST")
     store = open_store(directory)
-    item = inspect_entry(store, resolve(store, prefix))
-    if item is None:
-        raise _absent(store, prefix)
+    item = find(store, prefix)
     if item.entry is None:
         raise item.located()
     if as_json:
@@ -51,24 +54,21 @@ def show_command(digest: str, directory: Path | None, *, as_json: bool) -> None:
         click.echo("\n".join(_page(item.entry, item)))
 
 
-def resolve(store: DirectoryStore, prefix: str) -> str:
-    """The one digest that begins with the prefix. Raises click's errors where several do, or none."""
+def find(store: DirectoryStore, prefix: str, argument: str = "DIGEST") -> Inspection:
+    """The one entry whose digest begins with the prefix. Raises `NoSuchEntry`, and click's error where several do."""
     candidates = [digest for digest in store.list() if digest.startswith(prefix)]
-    if not candidates:
-        raise _absent(store, prefix)
     if len(candidates) > 1:
         listed = "".join(f"\n  {digest}" for digest in candidates)
-        raise click.BadParameter(f"{len(candidates)} entries begin with {prefix}:{listed}", param_hint="DIGEST")
-    return candidates[0]
-
-
-def _absent(store: DirectoryStore, prefix: str) -> click.ClickException:
-    return click.ClickException(f"no entry in {clean(store.directory)} begins with {prefix}; see `warmcurve ls`")
+        raise click.BadParameter(f"{len(candidates)} entries begin with {prefix}:{listed}", param_hint=argument)
+    item = inspect_entry(store, candidates[0]) if candidates else None
+    if item is None:
+        raise NoSuchEntry(store, prefix)
+    return item
 
 
 def _page(entry: Entry, item: Inspection) -> Iterator[str]:
     profile, protocol = entry.profile, entry.protocol
-    yield from _fields(
+    yield from aligned(
         {
             "digest": item.digest,
             "path": str(item.path),
@@ -79,7 +79,7 @@ def _page(entry: Entry, item: Inspection) -> Iterator[str]:
         }
     )
     yield "\nConditions"
-    yield from _fields(entry.conditions, "  ")
+    yield from aligned(entry.conditions, "  ")
     yield "\nFactors"
     yield from _tree(entry.factors, "  ")
     yield "\nVerify cost by target tokens"
@@ -89,7 +89,8 @@ def _page(entry: Entry, item: Inspection) -> Iterator[str]:
     yield _curve(profile.draft, ((s.requests, s.draft_ms) for s in profile.samples if s.full_graph))
 
 
-def _fields(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+def aligned(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Names and values in two columns."""
     width = max((len(clean(name)) for name in fields), default=0)
     for name, value in fields.items():
         yield f"{indent}{clean(name):{width}}  {_value(value)}"
@@ -97,7 +98,7 @@ def _fields(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 def _tree(factors: Mapping[str, Any], indent: str) -> Iterator[str]:
     """Leaves first, in columns; then each group under its name."""
-    yield from _fields({k: v for k, v in sorted(factors.items()) if not _is_group(v)}, indent)
+    yield from aligned({k: v for k, v in sorted(factors.items()) if not _is_group(v)}, indent)
     for name, value in sorted(factors.items()):
         if _is_group(value):
             yield f"{indent}{clean(name)}"

@@ -1,0 +1,153 @@
+"""`warmcurve diff`: which factors tell two entries apart."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from warmcurve import explain
+from warmcurve.cli.inspection import Inspection, inspect_file, read_file
+from warmcurve.cli.location import open_store, store_option
+from warmcurve.cli.output import Unreadable, clean, document, json_option
+from warmcurve.cli.reports import named_report
+from warmcurve.cli.show import PREFIX, NoSuchEntry, find
+from warmcurve.errors import StoreError
+from warmcurve.fingerprint import Difference, diff, fingerprint
+
+
+class Side(NamedTuple):
+    """`conditions` are an entry's alone."""
+
+    kind: str
+    path: Path
+    digest: str
+    factors: Mapping[str, Any]
+    conditions: Mapping[str, Any] | None
+
+
+@click.command(
+    "diff",
+    epilog="""\b
+Examples:
+  warmcurve diff 3f9a 7065
+  warmcurve diff 3f9a /mnt/image/entry.jsonl
+  warmcurve diff 3f9a reports/20300101T000000.000Z-node-1-123-ab12.json
+  warmcurve diff 3f9a 7065 --json | jq -r '.differences[].factor'
+\b
+Exit codes: 0 equal factors, 1 different ones, 2 usage, 3 environment or not readable.""",
+)
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@store_option
+@json_option
+@click.pass_context
+def diff_command(ctx: click.Context, left: str, right: str, directory: Path | None, *, as_json: bool) -> None:
+    """Print the factors in which A and B differ.
+
+    Each is the digest of a stored entry (four digits or more, while it is the only one that begins so), an entry's
+    file, or the boot report of a miss. Only factors count; conditions that differ are told as well. What is said of a
+    value is A's -> B's, and a long one is cut to where they differ; --json has it in full.
+    """
+    sides = [_side(text, name, directory) for text, name in ((left, "A"), (right, "B"))]
+    ours, theirs = sides
+    differences = diff(ours.factors, theirs.factors)
+    both = ours.conditions is not None and theirs.conditions is not None
+    conditions = diff(ours.conditions or {}, theirs.conditions or {}) if both else ()
+    if as_json:
+        document(
+            equal=not differences,
+            left=_fields(ours),
+            right=_fields(theirs),
+            differences=told(differences),
+            conditions=told(conditions),
+        )
+    else:
+        click.echo("\n".join(_page(sides, differences, conditions)))
+    if differences:
+        ctx.exit(1)
+
+
+def told(differences: Iterable[Difference]) -> list[dict[str, Any]]:
+    """For a document: the values in full, and no field for a side that has none."""
+    return [
+        {"section": explain.section(each), "factor": each.factor}
+        | ({} if each.left is None else {"left": json.loads(each.left)})
+        | ({} if each.right is None else {"right": json.loads(each.right)})
+        for each in differences
+    ]
+
+
+def grouped(differences: Iterable[Difference], indent: str = "") -> Iterator[str]:
+    """A line each, below the name of its section."""
+    for name, inner in explain.sections(differences).items():
+        if [each.factor for each in inner] == [name]:
+            yield f"{indent}{explain.line(inner[0])}"
+        else:
+            yield f"{indent}{explain.printable(name)}"
+            yield from (f"{indent}  {explain.line(each)}" for each in inner)
+
+
+def _side(text: str, name: str, directory: Path | None) -> Side:
+    if PREFIX.fullmatch(text.lower()):
+        return _stored(text.lower(), name, directory)
+    path = Path(text)
+    if not text or not _exists(path):
+        raise click.BadParameter(f"{clean(text)!r} is neither 4 to 64 hexadecimal digits nor a file.", param_hint=name)
+    if _is_entry(path):
+        return _entry(inspect_file(path))
+    report = named_report(path)
+    if report.factors is None:
+        hint = "Only the report of a miss keeps factors; a hit's are those of its entry, named by its digest."
+        raise Unreadable(f"{path}: the report holds no factors", hint)
+    return Side("report", path, fingerprint(report.factors), report.factors, None)
+
+
+def _stored(prefix: str, name: str, directory: Path | None) -> Side:
+    try:
+        return _entry(find(open_store(directory), prefix, name))
+    except NoSuchEntry as error:
+        # Exit code 1 would say that they differ.
+        raise click.BadParameter(error.message, param_hint=name) from error
+
+
+def _entry(item: Inspection) -> Side:
+    if item.entry is None:
+        error = item.located()
+        raise Unreadable(str(error), error.hint())
+    return Side("entry", item.path, item.entry.digest, item.entry.factors, item.entry.conditions)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _is_entry(path: Path) -> bool:
+    if path.suffix == ".jsonl":
+        return True
+    try:
+        return read_file(path, 16).startswith(b'{"format"')
+    except StoreError:
+        return False
+
+
+def _fields(side: Side) -> dict[str, str]:
+    return {"kind": side.kind, "path": str(side.path), "digest": side.digest}
+
+
+def _page(sides: list[Side], differences: tuple[Difference, ...], conditions: tuple[Difference, ...]) -> Iterator[str]:
+    for name, side in zip("AB", sides, strict=True):
+        yield f"{name}  {side.digest}  {clean(side.path)}"
+    yield ""
+    if differences:
+        yield from grouped(differences)
+    else:
+        yield "equal factors"
+    if conditions:
+        yield "\nConditions, which are no factors"
+        yield from (f"  {explain.line(each)}" for each in conditions)

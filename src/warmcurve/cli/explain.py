@@ -1,0 +1,189 @@
+"""`warmcurve explain`: why the last boot found nothing to reuse."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from warmcurve.cli.diff import grouped, told
+from warmcurve.cli.location import open_reports, open_store, store_option
+from warmcurve.cli.ls import short_length
+from warmcurve.cli.output import Unreadable, clean, document, json_option, note
+from warmcurve.cli.reports import HINT, Report, Told, last_miss, named_report, stored_reports
+from warmcurve.cli.show import aligned
+from warmcurve.explain import Neighbour, nearest, survey
+from warmcurve.fingerprint import fingerprint
+from warmcurve.outcome import MEANINGS, OUTCOMES, Meaning, Outcome, Reason
+from warmcurve.store import DirectoryStore
+
+_NEIGHBOURS: Final = 3
+_LINES: Final = 20
+_FOUND: Final = ("entry_", "sentinel_", "install_")
+"""Reasons of boots that found an entry of their very factors, and could not use it."""
+
+
+class Explanation(NamedTuple):
+    """`stored` says whether an entry of the boot's own factors is there now, of `others` how many more there are."""
+
+    store: DirectoryStore
+    report: Report
+    path: Path
+    found: bool
+    stored: bool
+    others: int
+    neighbours: tuple[Neighbour, ...]
+
+    def meanings(self) -> dict[str, Meaning | None]:
+        """By word, why nothing was used and then why nothing was stored; None for words of other versions."""
+        words = (self.report.missed, self.report.reason)
+        return {word: MEANINGS[Reason(word)] if word in set(Reason) else None for word in words if word is not None}
+
+
+@click.command(
+    "explain",
+    epilog="""\b
+Examples:
+  warmcurve explain
+  warmcurve explain reports/20300101T000000.000Z-node-1-123-ab12.json
+  warmcurve explain --json | jq -r '.nearest[0].differences[].factor'""",
+)
+@click.argument(
+    "file", metavar="[REPORT]", required=False, type=click.Path(exists=True, readable=False, path_type=Path)
+)
+@store_option
+@json_option
+def explain_command(file: Path | None, directory: Path | None, *, as_json: bool) -> None:
+    """Explain the last miss: what it means, what to do, and how the nearest entries differ.
+
+    Without REPORT, the newest report in the store of a boot that reused nothing. A REPORT may lie anywhere. The nearest
+    entries are those that share most factors with the boot; what is said of a factor is the entry's -> the boot's.
+    """
+    store = open_store(directory)
+    miss, unreadable = (_named(file), []) if file else _last(store)
+    explanation = miss and _explanation(store, miss)
+    if as_json:
+        _document(store, explanation, unreadable)
+    elif explanation:
+        click.echo("\n".join(_page(explanation)))
+    else:
+        store.list()
+        note(f"no miss is reported in {clean(store.directory)}: no boot has left a report, or all of them were hits")
+    if unreadable:
+        note(f"not read, since damaged or unsafe: {', '.join(clean(path) for path in unreadable)}")
+
+
+def _named(path: Path) -> Told:
+    report = named_report(path)
+    if report.outcome is None:
+        raise Unreadable(f"{path}: not a boot report: it names no outcome", HINT)
+    return Told(path, report)
+
+
+def _last(store: DirectoryStore) -> tuple[Told | None, list[Path]]:
+    reports, unreadable = stored_reports(open_reports(store))
+    miss = last_miss(reports)
+    newest = next((each for each in reports if each.report.is_miss and each.report.rank == 0), None)
+    if miss and newest and newest.report.factors is None and reports.index(newest) < reports.index(miss):
+        reason, path = clean(newest.report.reason), shlex.quote(clean(newest.path))
+        note(f"a later boot kept no factors (reason={reason}): warmcurve explain {path}")
+    return miss, unreadable
+
+
+def _explanation(store: DirectoryStore, miss: Told) -> Explanation:
+    report, factors = miss.report, miss.report.factors
+    found = (report.missed or report.reason or "").startswith(_FOUND)
+    entries = survey(store)
+    own = None if factors is None else fingerprint(factors)
+    others = [entry for entry in entries if entry.digest != own]
+    neighbours = () if factors is None or found or not report.is_miss else nearest(factors, others, _NEIGHBOURS)
+    return Explanation(store, report, miss.path, found, len(others) < len(entries), len(others), neighbours)
+
+
+def _document(store: DirectoryStore, explanation: Explanation | None, unreadable: list[Path]) -> None:
+    fields: dict[str, Any] = {"miss": None, "nearest": []}
+    if explanation and explanation.report.is_miss:
+        report, neighbours = explanation.report, explanation.neighbours
+        fields["miss"] = {
+            "path": str(explanation.path),
+            **{name: getattr(report, name) for name in report.__struct_fields__ if name != "factors"},
+            "found": explanation.found,
+            "stored": explanation.stored,
+            "meanings": {word: meaning and meaning._asdict() for word, meaning in explanation.meanings().items()},
+        }
+        fields["nearest"] = [
+            {
+                "digest": each.stored.digest,
+                "path": store.describe(each.stored.digest),
+                "recorded_at": each.stored.recorded_at and each.stored.recorded_at.isoformat(timespec="seconds"),
+                "equal": each.equal,
+                "differences": told(each.differences),
+            }
+            for each in neighbours
+        ]
+    document(store=str(store.directory), unreadable=[str(path) for path in unreadable], **fields)
+
+
+def _page(explanation: Explanation) -> Iterator[str]:
+    report, neighbours = explanation.report, explanation.neighbours
+    yield from aligned(_head(explanation))
+    yield ""
+    if not report.is_miss:
+        yield "This boot was a hit: there is no miss to explain."
+    elif report.factors is None:
+        yield "It kept no factors, so it cannot be compared with entries."
+    elif explanation.found:
+        yield "An entry of these very factors was there: no factor explains it."
+    elif explanation.stored and report.outcome == Outcome.RECORDED:
+        yield "This boot recorded its entry, which is still there: the same boot finds it now."
+    elif explanation.stored:
+        yield "Its entry has been recorded since: the same boot finds it now."
+    if neighbours:
+        yield f"Nearest of {explanation.others} other{'s' * (explanation.others > 1)}, entry -> boot:"
+    elif report.is_miss and report.factors is not None and not explanation.found:
+        yield "No other entry is stored that it could be compared with."
+    length = short_length([each.stored.digest for each in neighbours])
+    for each in neighbours:
+        yield ""
+        yield from _neighbour(explanation, each, length)
+
+
+def _head(explanation: Explanation) -> dict[str, str]:
+    report, meanings = explanation.report, explanation.meanings()
+    rank = f"rank {report.rank} of {report.world}" if report.world > 1 else ""
+    process = "" if report.pid is None else f"process {report.pid}"
+    outcome = OUTCOMES[Outcome(report.outcome)] if report.outcome in set(Outcome) else None
+    told = {
+        "boot": ", ".join(filter(None, (report.at, report.engine, report.host, process, rank))),
+        "report": str(explanation.path),
+        "digest": report.digest,
+        "outcome": _meant(report.outcome, outcome),
+        "missed": report.missed and _meant(report.missed, _text(meanings[report.missed])),
+        "reason": report.reason and _meant(report.reason, _text(meanings[report.reason])),
+        "detail": report.detail,
+        "to do": " ".join(meaning.remedy for meaning in meanings.values() if meaning),
+    }
+    if report.reason == report.missed:
+        del told["reason"]
+    return {name: text for name, text in told.items() if text}
+
+
+def _meant(word: str | None, text: str | None) -> str:
+    return f"{word}: {text or 'a word that this version does not know.'}"
+
+
+def _text(meaning: Meaning | None) -> str | None:
+    return meaning and meaning.text
+
+
+def _neighbour(explanation: Explanation, neighbour: Neighbour, length: int) -> Iterator[str]:
+    digest, recorded, differ = neighbour.stored.digest, neighbour.stored.recorded_at, len(neighbour.differences)
+    equal = f"{neighbour.equal} factors equal, {differ} {'differs' if differ == 1 else 'differ'}"
+    yield f"{digest[:length]}  {equal}{f', recorded {recorded:%Y-%m-%d %H:%M}' if recorded else ''}"
+    lines = list(grouped(neighbour.differences, "  "))
+    yield from lines[:_LINES]
+    if len(lines) > _LINES:
+        # Paths, since a digest alone is looked for in the default store.
+        paths = shlex.join(clean(path) for path in (explanation.store.describe(digest), explanation.path))
+        yield f"  ... all of them: warmcurve diff {paths}"

@@ -1,0 +1,98 @@
+"""Boot reports, read back: from a store, or any file. Reading never changes anything."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from warmcurve.cli.inspection import read_file
+from warmcurve.cli.output import Unreadable
+from warmcurve.errors import FactorError, StoreError
+from warmcurve.fingerprint import fingerprint
+from warmcurve.outcome import Outcome
+from warmcurve.report import MAX_BYTES, ReportDirectory
+
+HINT: Final = "Name a JSON file of the store's reports/ directory, or a copy of one."
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a boot said of itself, in any version's words: a later one may know reasons that this one does not."""
+
+    at: str | None = None
+    engine: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    rank: int = 0
+    world: int = 1
+    outcome: str | None = None
+    reason: str | None = None
+    missed: str | None = None
+    detail: str | None = None
+    digest: str | None = None
+    factors: dict[str, Any] | None = None
+
+    @property
+    def is_miss(self) -> bool:
+        return self.outcome not in (None, Outcome.REUSED)
+
+
+class Told(NamedTuple):
+    path: Path
+    report: Report
+
+
+class _NoReport(ValueError):
+    pass
+
+
+def parse(data: bytes) -> Report:
+    """Raises ValueError for what is no report, or damaged."""
+    if len(data) > MAX_BYTES:
+        raise _NoReport("larger than any report")
+    try:
+        report = msgspec.json.decode(data, type=Report)
+        own = report.digest if report.factors is None else fingerprint(report.factors)
+    except FactorError as error:
+        raise _NoReport(error.detail) from error
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise _NoReport(str(error)) from error
+    if report.digest not in (None, own):
+        raise _NoReport("its factors are not those of its digest")
+    return report
+
+
+def named_report(path: Path) -> Report:
+    """The report in a file anywhere: only its content is judged, not who may write it. Raises `Unreadable`."""
+    try:
+        return parse(read_file(path, MAX_BYTES))
+    except StoreError as error:
+        raise Unreadable(f"{path}: {error.detail}", HINT) from error
+    except ValueError as error:
+        raise Unreadable(f"{path}: not a boot report: {error}", HINT) from error
+
+
+def stored_reports(directory: ReportDirectory) -> tuple[list[Told], list[Path]]:
+    """The reports that can be read, newest first, and the paths of those that cannot."""
+    told, unreadable = [], []
+    for path, data in directory.read():
+        try:
+            if isinstance(data, StoreError):
+                raise data
+            told.append(Told(path, parse(data)))
+        except (StoreError, ValueError):
+            unreadable.append(path)
+    return told, unreadable
+
+
+def last_miss(newest_first: Sequence[Told]) -> Told | None:
+    """The newest miss that can be compared, else the newest miss; of a boot of several ranks, what rank 0 says."""
+    misses = [told for told in newest_first if told.report.is_miss]
+    misses = [told for told in misses if told.report.factors is not None] or misses
+    boot: dict[int, Told] = {}
+    for told in misses:
+        # No field says which reports are of one boot: they lie side by side, each rank once.
+        if told.report.rank in boot or told.report.world != misses[0].report.world:
+            break
+        boot[told.report.rank] = told
+    return boot.get(0, misses[0]) if misses else None
