@@ -3,13 +3,14 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-serving clean overlay
+.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
   $(name) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))' 2>/dev/null),$(name))))
 PORT ?= 8123
 CACHE ?= build/serve-cache
+RANKS ?= 8
 RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
 
 ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
@@ -62,6 +63,10 @@ test-releases: overlay ## the warm boot on every supported release of vLLM
 bench-startup: overlay ## vLLM's own start-up benchmark, with warmcurve off and on
 	@vllm=$$($(ENVIRONMENT))
 	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" bench/startup.py
+
+bench-vote: overlay ## what the votes of a warm boot cost; RANKS=8
+	@vllm=$$($(ENVIRONMENT))
+	OMP_NUM_THREADS=1 PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" bench/vote.py "$(RANKS)"
 
 bench-serving: .venv/.installed ## the embedded engine at four loads, in every mode, as ratios
 	@.venv/bin/python bench/serving.py

@@ -9,7 +9,7 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from torch.distributed import PrefixStore, Store, TCPStore, distributed_c10d
+from torch.distributed import PrefixStore, distributed_c10d
 
 from warmcurve.errors import VoteError
 
@@ -22,6 +22,9 @@ class DefaultStore:
     with the n-th of the others. A rank that has counted fewer meets a namespace whose decisions are made, none of
     them with its vote, and so calibrates.
 
+    It shares the group's connection. A copy of its own (`Store.clone`) would need a new one, and where names cannot be
+    looked up the server answered nobody for 5 s while it accepted one.
+
     Every call ends within `timeout_s`: a TCPStore waits for its server without a limit (TCPStore.cpp, `recv`), so
     calls are made on a thread that can be left behind. Raises `VoteError`, here and from every method.
     """
@@ -32,7 +35,7 @@ class DefaultStore:
         self._broken: str | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         threading.Thread(target=self._work, name="warmcurve-vote", daemon=True).start()
-        self._store = self._call(lambda: PrefixStore(namespace, _connection(distributed_c10d._get_default_store())))  # noqa: SLF001
+        self._store = self._call(lambda: PrefixStore(namespace, distributed_c10d._get_default_store()))  # noqa: SLF001
 
     def set(self, key: str, value: bytes) -> None:
         self._call(lambda: self._store.set(key, value.decode()))
@@ -80,13 +83,3 @@ class DefaultStore:
 
 
 def _stop() -> None: ...
-
-
-def _connection(store: Store) -> Store:
-    """The same store over a connection of our own: a thread of the engine's that waits for a key holds the lock of
-    the connection that it waits on. Copies of a FileStore would remove its file when they end.
-    """
-    innermost = store
-    while isinstance(innermost, PrefixStore):
-        innermost = innermost.underlying_store
-    return store.clone() if isinstance(innermost, TCPStore) else store
