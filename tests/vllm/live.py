@@ -26,7 +26,7 @@ from tests.vllm import sessions
 ROOT = Path(__file__).resolve().parent.parent.parent
 TENSOR_PARALLEL: dict[str, Any] = {"tensor_parallel_size": 2}
 EXPERTS_DATA_PARALLEL: dict[str, Any] = {"model": str(engine.MODELS / "moe"), "data_parallel_size": 2}
-BOOT_S, ANSWER_S = 240.0, 60.0
+BOOT_S, ANSWER_S = 480.0, 120.0
 
 
 class Failed(Exception):

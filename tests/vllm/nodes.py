@@ -28,7 +28,7 @@ from tests.vllm import planted, sessions
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SWITCH = "VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE"
-READY_S = 240.0
+READY_S = 480.0
 CLONE_NEWNET = 0x40000000
 
 WITHOUT_PLUGIN = {"VLLM_PLUGINS": planted.PLUGIN}

@@ -164,6 +164,16 @@ def without_the_plugin(patch: Patch) -> None:
         patch.setattr(GPUModelRunner, name, getattr(method, "__wrapped__", method))
 
 
+def decides_alone(patch: Patch) -> None:
+    """A hit that nobody agreed to: two runs, while the others calibrate. With stock vLLM the world hangs."""
+    from itertools import islice
+
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
+
+    batches = Manager.batches_to_profile
+    patch.setattr(Manager, "batches_to_profile", lambda self, sizes: islice(batches(self, sizes), 2))
+
+
 def killed_before_the_runs(patch: Patch) -> None:
     from warmcurve.vllm.seam import Seam
 
@@ -200,6 +210,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         unforeseen_at_the_sentinels,
         unforeseen_at_the_install,
         without_the_plugin,
+        decides_alone,
         killed_before_the_runs,
         killed_at_the_sentinels,
     )

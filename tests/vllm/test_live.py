@@ -8,6 +8,8 @@ import pytest
 from tests.vllm import live
 from tests.vllm.booting import STOCK_RUNS, TOKENS
 
+pytestmark = pytest.mark.timeout(1200)
+
 ALIKE = ("unrecorded", "several_ranks")
 # What the second rank reports, by its fault; the first one is always one of several.
 FAULTY = {
@@ -33,7 +35,6 @@ def sound(ranks: live.Engine, tmp_path_factory: pytest.TempPathFactory) -> live.
     return ranks.recalibrate(tmp_path_factory.mktemp("sound"))
 
 
-@pytest.mark.timeout(600)
 def test_ranks_stand_down_together(ranks: live.Engine, sound: live.Recalibrated) -> None:
     """Two ranks calibrate in full, plan with one set of tables, and generate what one rank generates."""
     assert [rank.words for rank in sound.ranks] == [ALIKE, ALIKE]
@@ -43,7 +44,6 @@ def test_ranks_stand_down_together(ranks: live.Engine, sound: live.Recalibrated)
         assert sound.tokens == TOKENS
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTY)
 def test_a_rank_with_a_fault(ranks: live.Engine, sound: live.Recalibrated, fault: str, tmp_path: Path) -> None:
     """Whatever one rank meets, both run vLLM's own runs, plan with the same tables and generate the same tokens."""
@@ -58,7 +58,6 @@ def test_a_rank_with_a_fault(ranks: live.Engine, sound: live.Recalibrated, fault
         assert faulty.ranks[1].words == FAULTY[fault]
 
 
-@pytest.mark.timeout(900)
 def test_a_rank_that_dies_is_noticed(ranks: live.Engine, sound: live.Recalibrated, tmp_path: Path) -> None:
     """A rank that is killed ends the engine, which the next calibration boots anew."""
     with pytest.raises(live.Failed):
