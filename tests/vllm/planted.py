@@ -1,0 +1,217 @@
+"""Faults for one rank of a running server, planted in its worker process, and a scripted clock for all ranks.
+
+vLLM loads `register` as one more plugin (`nodes.py` writes its entry point): it comes with every process of a server,
+with or without warmcurve. Each fault patches modules for one calibration and is undone after it.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import pytest
+import scripted
+import standins
+
+from tests.vllm.booting import draft_ms, verify_ms
+
+PLUGIN = "planted"
+FAULTS_BY_RANK = "WARMCURVE_PLANTED"
+"""The environment variable with a JSON map from a rank to the name of its fault."""
+LATE_S = 3.0
+WORKER = "vllm.v1.worker.cpu_worker"
+
+Patch = pytest.MonkeyPatch
+_for_ever = ExitStack()
+
+
+class Planted(Exception):
+    """An error that no room of warmcurve knows."""
+
+
+def register() -> None:
+    """Entry point of the group `vllm.general_plugins`."""
+    _for_ever.enter_context(scripted.clock(scripted.CostModel(verify_ms, draft_ms)))
+    if FAULTS_BY_RANK in os.environ:
+        stand_in = standins.PATCHES[WORKER]
+
+        def both(module: Any) -> None:
+            stand_in(module)
+            _fault_while_warming_up(module)
+
+        standins.after_import.add(WORKER, both)
+
+
+def _fault_while_warming_up(module: Any) -> None:
+    # From outside of `capture_model`: one of the faults takes warmcurve's wrapper of it away.
+    warm_up = module.CPUWorker.compile_or_warm_up_model
+
+    @wraps(warm_up)
+    def faulty(self: Any) -> Any:
+        with planted(json.loads(os.environ[FAULTS_BY_RANK]).get(str(own_rank()))):
+            return warm_up(self)
+
+    module.CPUWorker.compile_or_warm_up_model = faulty
+
+
+def own_rank() -> int:
+    """This process's place in the world of all ranks that share collectives."""
+    from vllm.distributed.parallel_state import get_world_group
+
+    return int(get_world_group().rank_in_group)
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """The fault of this name within the block; none for None."""
+    with Patch.context() as patch:
+        if name is not None:
+            FAULTS[name](patch)
+        yield
+
+
+def _raising(*args: Any, **kwargs: Any) -> Any:
+    raise Planted("planted")
+
+
+def sentinels_ten_times_slower(patch: Patch) -> None:
+    from warmcurve.profile import Sample
+    from warmcurve.vllm.seam import Seam
+
+    taken = Seam._take_timings
+
+    def slower(self: Any) -> Any:
+        return tuple(
+            Sample(each.tokens, each.requests, 10 * each.verify_ms, 10 * each.draft_ms, each.full_graph)
+            for each in taken(self)
+        )
+
+    patch.setattr(Seam, "_take_timings", slower)
+
+
+def late(patch: Patch) -> None:
+    """It comes to the calibration `LATE_S` after the others."""
+    from warmcurve.vllm.seam import Seam
+
+    decide = Seam._decide
+
+    def sleep_first(self: Any, *args: Any) -> Any:
+        time.sleep(LATE_S)
+        return (yield from decide(self, *args))
+
+    patch.setattr(Seam, "_decide", sleep_first)
+
+
+def store_raises(patch: Patch) -> None:
+    patch.setattr("warmcurve.store.DirectoryStore.get", _raising)
+    patch.setattr("warmcurve.store.DirectoryStore.put", _raising)
+
+
+def other_factors(patch: Patch) -> None:
+    patch.setenv("NCCL_PLANTED", "1")
+
+
+def other_settings(patch: Patch) -> None:
+    patch.setenv("WARMCURVE_MAX_REGRET", "0.5")
+
+
+def settings_not_understood(patch: Patch) -> None:
+    patch.setenv("WARMCURVE_MAX_REGRET", "much")
+
+
+def other_version(patch: Patch) -> None:
+    """Another release of warmcurve, in every module that asks for it."""
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "warmcurve" and hasattr(module, "__version__"):
+            patch.setattr(module, "__version__", "9.9.9")
+
+
+def unknown_release(patch: Patch) -> None:
+    from warmcurve.vllm import releases
+
+    others = {release: (*digests[:2], "0" * 16) for release, digests in releases.KNOWN.items()}
+    patch.setattr(releases, "KNOWN", others)
+
+
+def unforeseen_before_the_boot(patch: Patch) -> None:
+    patch.setattr("warmcurve.vllm.seam.Seam.place", _raising)
+
+
+def unforeseen_in_the_path(patch: Patch) -> None:
+    patch.setattr("warmcurve.boot.Boot.run", _raising)
+
+
+def unforeseen_at_the_sentinels(patch: Patch) -> None:
+    patch.setattr("warmcurve.vllm.seam.Seam._take_timings", _raising)
+
+
+def unforeseen_at_the_install(patch: Patch) -> None:
+    patch.setattr("warmcurve.vllm.seam.Seam._install", _raising)
+
+
+def without_the_plugin(patch: Patch) -> None:
+    """The runner as vLLM made it: this rank has no warmcurve."""
+    from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+
+    for name in ("capture_model", "profile_cudagraph_memory"):
+        method = getattr(GPUModelRunner, name)
+        patch.setattr(GPUModelRunner, name, getattr(method, "__wrapped__", method))
+
+
+def decides_alone(patch: Patch) -> None:
+    """A hit that nobody agreed to: two runs, while the others calibrate. With stock vLLM the world hangs."""
+    from itertools import islice
+
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
+
+    batches = Manager.batches_to_profile
+    patch.setattr(Manager, "batches_to_profile", lambda self, sizes: islice(batches(self, sizes), 2))
+
+
+def killed_before_the_runs(patch: Patch) -> None:
+    from warmcurve.vllm.seam import Seam
+
+    patch.setattr(Seam, "_decide", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def killed_at_the_sentinels(patch: Patch) -> None:
+    """Between the two phases: its sentinels have run, its verdict is never posted."""
+    from warmcurve.vllm.seam import Seam
+
+    patch.setattr(Seam, "_take_timings", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+
+
+# VOTE: faults that need the vote's rooms go here, one function each, such as:
+#   entry_damaged_on_the_way   what a follower gets of the entry's bytes has one bit flipped
+#   entry_cut_on_the_way       ... ends early
+#   votes_raise, register_raises   set, get or compare_set of this rank's store raise
+#   other_protocol             the number of the vote's protocol is another one
+#   late_to_the_verdict        as `late`, before the second phase
+
+FAULTS: dict[str, Callable[[Patch], None]] = {
+    fault.__name__: fault
+    for fault in (
+        sentinels_ten_times_slower,
+        late,
+        store_raises,
+        other_factors,
+        other_settings,
+        settings_not_understood,
+        other_version,
+        unknown_release,
+        unforeseen_before_the_boot,
+        unforeseen_in_the_path,
+        unforeseen_at_the_sentinels,
+        unforeseen_at_the_install,
+        without_the_plugin,
+        decides_alone,
+        killed_before_the_runs,
+        killed_at_the_sentinels,
+    )
+}

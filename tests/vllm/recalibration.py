@@ -1,0 +1,62 @@
+"""What a worker of a running engine does to calibrate again, as it did at its boot."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scripted
+
+from tests.vllm.booting import _forget_environment, _logged, draft_ms, verify_ms
+from tests.vllm.planted import own_rank, planted
+
+
+class Recalibration:
+    """vLLM makes a worker of this class as well (`worker_extension_cls`), so that `collective_rpc` finds its method."""
+
+    model_runner: Any
+
+    def recalibrate(self, disks: str, faults: dict[str, str], boot: int) -> str:
+        """One calibration of this rank, on its own disk and a scripted clock, as JSON. `boot` counts them on all ranks.
+
+        VOTE: whatever a boot leaves in the process and the next one must not find is reset here.
+        """
+        rank = own_rank()
+        cache = Path(disks) / f"rank{rank}"
+        os.environ["VLLM_CACHE_ROOT"] = str(cache)
+        _forget_environment()
+        _release(self.model_runner)
+        before = set(_reports(cache))
+        costs = scripted.CostModel(verify_ms, draft_ms)
+        started = time.monotonic()
+        with scripted.clock(costs) as clock, _logged() as log, planted(faults.get(str(rank))):
+            self.model_runner.capture_model()
+        tables = self.model_runner.adaptive_verification.cost_tables
+        return json.dumps(
+            {
+                "rank": rank,
+                "reports": [json.loads(path.read_bytes()) for path in _reports(cache) if path not in before],
+                "tables": [np.asarray(table).tolist() for table in tables],
+                "runs": [tokens for tokens, _, _ in clock.steps],
+                "log": log,
+                "seconds": time.monotonic() - started,
+            }
+        )
+
+
+def _reports(cache: Path) -> list[Path]:
+    return sorted((cache / "adaptive_verification" / "reports").glob("*.json"))
+
+
+def _release(runner: Any) -> None:
+    """Undo what `capture_model` did: graphs, curves, the lock on the workspace, which capturing may have to grow."""
+    from vllm.v1.worker import workspace
+    from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
+
+    for manager in (runner.cudagraph_manager, *vars(runner.speculator).values()):
+        if isinstance(manager, CudaGraphManager):
+            manager.release_graphs()
+    runner.adaptive_verification.cost_tables = None
+    workspace.unlock_workspace()
