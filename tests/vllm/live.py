@@ -79,13 +79,19 @@ class Engine:
         self.stop()
 
     def recalibrate(
-        self, disks: Path, faults: Mapping[int, str] | None = None, timeout: float = ANSWER_S
+        self,
+        disks: Path,
+        faults: Mapping[int, str] | None = None,
+        timeout: float = ANSWER_S,
+        vote_timeout_s: float = 60.0,
     ) -> Recalibrated:
         """Calibrate on every rank again, and generate. Rank r's cache is `disks`/rank<r>; `faults` are by rank."""
         if self._process is None:
             self._start()
         self._boots += 1
-        answer = self._ask({"disks": str(disks), "faults": dict(faults or {}), "boot": self._boots}, timeout)
+        environment = {"WARMCURVE_VOTE_TIMEOUT": str(vote_timeout_s)}
+        question = {"disks": str(disks), "faults": dict(faults or {}), "environment": environment, "boot": self._boots}
+        answer = self._ask(question, timeout)
         ranks = sorted((Rank(**json.loads(each)) for each in answer["ranks"]), key=lambda each: each.rank)
         return Recalibrated(ranks, answer["tokens"])
 

@@ -187,12 +187,56 @@ def killed_at_the_sentinels(patch: Patch) -> None:
     patch.setattr(Seam, "_take_timings", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
 
 
-# VOTE: faults that need the vote's rooms go here, one function each, such as:
-#   entry_damaged_on_the_way   what a follower gets of the entry's bytes has one bit flipped
-#   entry_cut_on_the_way       ... ends early
-#   votes_raise, register_raises   set, get or compare_set of this rank's store raise
-#   other_protocol             the number of the vote's protocol is another one
-#   late_to_the_verdict        as `late`, before the second phase
+def late_to_the_verdict(patch: Patch) -> None:
+    """Its sentinels have run; its verdict comes `LATE_S` after the others'."""
+    from warmcurve.vllm.seam import Seam
+
+    taken = Seam._take_timings
+
+    def sleep_first(self: Any) -> Any:
+        time.sleep(LATE_S)
+        return taken(self)
+
+    patch.setattr(Seam, "_take_timings", sleep_first)
+
+
+def entry_damaged_on_the_way(patch: Patch) -> None:
+    """One bit of the entry's payload arrives flipped."""
+    from warmcurve.ballot import Offer
+
+    sent = Offer.entry_bytes
+
+    def flipped(self: Any) -> Any:
+        data = sent(self)
+        return data and data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]
+
+    patch.setattr(Offer, "entry_bytes", flipped)
+
+
+def entry_cut_on_the_way(patch: Patch) -> None:
+    from warmcurve.ballot import Offer
+
+    sent = Offer.entry_bytes
+    patch.setattr(Offer, "entry_bytes", lambda self: (sent(self) or b"")[:1000])
+
+
+def votes_cannot_be_read(patch: Patch) -> None:
+    """Its connection to the store that ranks vote over fails at the first reading."""
+    from warmcurve.errors import VoteError
+
+    def fail(*args: Any) -> Any:
+        raise VoteError("planted")
+
+    patch.setattr("warmcurve.distributed.DefaultStore.get", fail)
+
+
+def no_store_to_vote_over(patch: Patch) -> None:
+    patch.setattr("warmcurve.distributed.DefaultStore.__init__", _raising)
+
+
+def other_protocol(patch: Patch) -> None:
+    patch.setattr("warmcurve.ballot.PROTOCOL", 99)
+
 
 FAULTS: dict[str, Callable[[Patch], None]] = {
     fault.__name__: fault
@@ -209,6 +253,12 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         unforeseen_in_the_path,
         unforeseen_at_the_sentinels,
         unforeseen_at_the_install,
+        late_to_the_verdict,
+        entry_damaged_on_the_way,
+        entry_cut_on_the_way,
+        votes_cannot_be_read,
+        no_store_to_vote_over,
+        other_protocol,
         without_the_plugin,
         decides_alone,
         killed_before_the_runs,

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ class Recalibration:
 
     model_runner: Any
 
-    def recalibrate(self, disks: str, faults: dict[str, str], boot: int) -> str:
-        """One calibration of this rank, on its own disk and a scripted clock, as JSON. `boot` counts them on all ranks.
-
-        VOTE: whatever a boot leaves in the process and the next one must not find is reset here.
+    def recalibrate(self, disks: str, faults: dict[str, str], environment: dict[str, str], boot: int) -> str:
+        """One calibration of this rank, on its own disk and a scripted clock, as JSON. `boot` counts them on all ranks,
+        also where a fault keeps warmcurve from counting.
         """
+        from warmcurve import distributed
+
+        distributed._calibrations = count(boot)
         rank = own_rank()
         cache = Path(disks) / f"rank{rank}"
-        os.environ["VLLM_CACHE_ROOT"] = str(cache)
+        os.environ |= {"VLLM_CACHE_ROOT": str(cache), **environment}
         _forget_environment()
         _release(self.model_runner)
         before = set(_reports(cache))

@@ -52,6 +52,7 @@ def seam(runner: Any) -> AbstractContextManager[object]:
         # First of all, and on every rank: namespaces of votes are counted.
         ranks = Ranks.of(runner)
         directory = Path(envs.VLLM_CACHE_ROOT) / "adaptive_verification"
+        reporter = Reporter(ReportDirectory(directory))
         settings = Settings.from_environment(os.environ)
         reporter = Reporter(ReportDirectory(directory, trust_group=settings.trust_group))
         problem = _stranger()
