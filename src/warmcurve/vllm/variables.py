@@ -165,7 +165,7 @@ EXCLUDED: Final = (
           ASCEND_VISIBLE_DEVICES ZE_AFFINITY_MASK"""),
     leave(Kind.DEVICE_CHOICE, "which network cards; vLLM sets some of them worker by worker",
           "NCCL_IB_HCA NVSHMEM_HCA_LIST NVSHMEM_HCA_PE_MAPPING UCX_NET_DEVICES"),
-    leave(Kind.DEVICE_CHOICE, "which cores", "GOMP_CPU_AFFINITY OMP_PLACES"),
+    leave(Kind.DEVICE_CHOICE, "which cores", "GOMP_CPU_AFFINITY"),
     leave(Kind.NAME, "a host, or a group of ranks", "NCCL_COMM_ID NCCL_HOSTID NVSHMEM_UID_SESSION_ID"),
     leave(Kind.LOGGING, "logs",
           """KMP_SETTINGS KMP_VERSION NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NVSHMEM_DEBUG NVSHMEM_DEBUG_FILE
@@ -189,7 +189,7 @@ FORMS: Final = (
     Form(Kind.PATH, "a path", re.compile(r"_(PATH|DIR|DIRECTORY|ROOT|HOME|FILE|FOLDER)$")),
     Form(Kind.ADDRESS, "a port, an address, an interface",
          re.compile(r"_(PORT|IP|HOST|HOSTNAME|ADDR|ADDRESS|URL|ENDPOINT|IFNAME)$")),
-    Form(Kind.SECRET, "a secret", re.compile(r"_(TOKEN|API_KEY|ACCESS_KEY|ACCESS_KEY_ID|SECRET|PASSWORD)$")),
+    Form(Kind.SECRET, "a secret", re.compile(r"_(TOKEN|KEY|KEY_ID|SECRET|PASSWORD|CREDENTIALS)$")),
     Form(Kind.RANK, "a rank", re.compile(r"_(RANK|RANK_LOCAL|LOCAL_RANK)$")),
     Form(Kind.RANK, "torchrun's description of a run", re.compile(r"^TORCHELASTIC_")),
     Form(Kind.LOGGING, "a log", re.compile(r"_(LOG|LOGS|LOGGING|LOG_LEVEL|LOG_FORMAT|LOG_PREFIX|LOG_COLOR)$")),
