@@ -91,7 +91,7 @@ def test_reviews_do_not_contradict() -> None:
 
 
 def test_what_no_review_names_is_told() -> None:
-    """The engine's own variables that count unreviewed are named as their difference would be; those of others are not."""
+    """The engine's own variables that count unreviewed are named; those of other families are not."""
     given = {"VLLM_A_SWITCH_OF_TOMORROW": "1", "VLLM_MLA_DISABLE": "1", "VLLM_PORT": "1", "NCCL_NEW": "1"}
     assert unreviewed(given) == ("runtime.environment.VLLM_A_SWITCH_OF_TOMORROW",)
 
