@@ -45,7 +45,7 @@ serve-vllm: overlay ## the real `vllm serve` on tiny models until Ctrl-C, warm f
 	@vllm=$$($(ENVIRONMENT))
 	exec env $(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/vllm_cpu/command_line.py "$(PORT)" "$(CACHE)"
 
-test-releases: overlay ## the warm boot on every supported release of vLLM
+test-releases: overlay ## the warm boot, and the review of the configuration, on every supported release of vLLM
 	@vllm=$$($(ENVIRONMENT))
 	table=; failed=0
 	for version in $(RELEASES); do
