@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -17,6 +18,8 @@ from warmcurve.vllm.releases import KNOWN
 from warmcurve.vllm.sections import SECTIONS
 from warmcurve.vllm.variables import BY_CONTENT, COUNTED, EXCLUDED, OURS
 
+# The release of the environment itself; others are laid beside it.
+INSTALLED = "0.32.0"
 # Sections that VllmConfig's or another section's review excludes as a whole, and dataclasses that are no section.
 NOT_WALKED = {
     "AudioDummyOptions",
@@ -43,10 +46,9 @@ UNDECLARED = {"VLLM_DIST_IDENT", "VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACH
 
 @cache
 def _declared(version: str) -> Declared:
-    import vllm
-
-    live = vllm.__version__.startswith(version)
-    package = Path(vllm.__file__).parent if live else Path(sys.prefix) / "releases" / version / "vllm"
+    package = Path(sys.prefix) / "releases" / version / "vllm"
+    if version == INSTALLED:
+        package = Path(sysconfig.get_path("purelib")) / "vllm"
     if not package.is_dir():
         pytest.skip(f"not laid beside this environment: python tools/releases.py {version}, or make test-releases")
     return declared(package)
