@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving clean overlay
+.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-fingerprint clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -46,7 +46,7 @@ serve-vllm: overlay ## the real `vllm serve` on tiny models until Ctrl-C, warm f
 	@vllm=$$($(ENVIRONMENT))
 	exec env $(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/vllm_cpu/command_line.py "$(PORT)" "$(CACHE)"
 
-test-releases: overlay ## the warm boot on every supported release of vLLM
+test-releases: overlay ## the warm boot, and the review of the configuration, on every supported release of vLLM
 	@vllm=$$($(ENVIRONMENT))
 	table=; failed=0
 	for version in $(RELEASES); do
@@ -70,6 +70,10 @@ bench-vote: overlay ## what the votes of a warm boot cost; RANKS=8
 
 bench-serving: .venv/.installed ## the embedded engine at four loads, in every mode, as ratios
 	@.venv/bin/python bench/serving.py
+
+bench-fingerprint: overlay ## what reading the factors of a live vLLM costs, and the import hook where nothing calibrates
+	@vllm=$$($(ENVIRONMENT))
+	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" bench/fingerprint.py 2>/dev/null | grep -v ' INFO \| WARNING '
 
 clean: ## remove what was made in this directory, not vLLM's environment in the cache
 	@rm -rf build dist .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,33 +1,23 @@
-"""Each declared factor, on a live runner: another value is another fingerprint, and the difference names the factor."""
+"""Each declared factor, on a live runner: another value is another fingerprint, and the difference names it."""
 
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import engine
+import msgspec
 import pytest
-import scripted
 
-from tests.vllm.booting import Machine
+from warmcurve.errors import FactorError
 from warmcurve.fingerprint import diff, fingerprint
 from warmcurve.vllm import factors, releases
 from warmcurve.vllm.device import device_of
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The runner of an engine that has booted."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        machine = Machine(tmp_path_factory.mktemp("factors"), monkeypatch)
-        with scripted.clock(machine.costs):
-            llm = engine.start()
-            yield engine.runner(llm)
-            engine.stop(llm)
 
 
 def read(runner: Any) -> dict[str, Any]:
@@ -76,12 +66,10 @@ def _nccl(change: Change) -> None:
     change.patch.setattr(get_tp_group(), "device_communicator", communicator)
 
 
-def _speculative(name: str, value: Any) -> Callable[[Change], None]:
-    return lambda change: change.set(change.config.speculative_config, name, value)
+def _world(change: Change) -> None:
+    from vllm.distributed.parallel_state import get_world_group
 
-
-def _config(section: str, name: str, value: Any) -> Callable[[Change], None]:
-    return lambda change: change.set(getattr(change.config, section), name, value)
+    change.set(get_world_group(), "world_size", 2)
 
 
 def _runner(name: str, value: Any) -> Callable[[Change], None]:
@@ -92,54 +80,145 @@ def _speculator(name: str, value: Any) -> Callable[[Change], None]:
     return lambda change: change.patch.setattr(change.runner.speculator, name, value, raising=False)
 
 
-# Factor (or a leaf of it) → a change of it.
+def _environment(name: str, value: str) -> Callable[[Change], None]:
+    return lambda change: change.patch.setenv(name, value)
+
+
+def _configuration(path: str, value: Any) -> Callable[[Change], None]:
+    *sections, name = path.split(".")
+
+    def set_field(change: Change) -> None:
+        target = change.config
+        for section in sections:
+            target = getattr(target, section)
+        change.set(target, name, value)
+
+    return set_field
+
+
+def _architecture(model: str) -> Callable[[Change], None]:
+    def set_layers(change: Change) -> None:
+        config = change.config.model_config
+        if model == "draft":
+            config = change.config.speculative_config.draft_model_config
+        change.set(config.model_arch_config, "total_num_hidden_layers", 99)
+
+    return set_layers
+
+
+# Field of the configuration → another value of it.
+FIELDS: dict[str, Any] = {
+    "additional_config": {"theirs": 1.5},
+    "attention_config.backend_per_kind": {"mla_attention": "TRITON_MLA"},
+    "attention_config.flash_attn_max_num_splits_for_cuda_graph": 7,
+    "attention_config.flash_attn_version": 3,
+    "attention_config.use_trtllm_attention": True,
+    "cache_config.block_size": 64,
+    "cache_config.cache_dtype": "fp8",
+    "cache_config.enable_prefix_caching": False,
+    "cache_config.kv_cache_dtype_skip_layers": ["0"],
+    "cache_config.kv_cache_layout": "NHD",
+    "compilation_config.compile_sizes": [1],
+    "compilation_config.cudagraph_capture_sizes": [1, 2, 4],
+    "compilation_config.cudagraph_mode": "other",
+    "compilation_config.custom_ops": ["none"],
+    "compilation_config.inductor_compile_config": {"max_autotune": True},
+    "compilation_config.mode": "other",
+    "compilation_config.pass_config.fuse_norm_quant": False,
+    "kernel_config.enable_flashinfer_autotune": "never",
+    "kernel_config.ir_op_priority.rms_norm": ["vllm_c"],
+    "kernel_config.linear_backend": "cutlass",
+    "kernel_config.moe_backend": "triton",
+    "load_config.load_format": "dummy",
+    "mamba_config.enable_stochastic_rounding": "maybe",
+    "model_config.code_revision": "0123abc",
+    "model_config.dtype": "float16",
+    "model_config.enforce_eager": True,
+    "model_config.hf_overrides": {"rope_theta": 1},
+    "model_config.logits_processors": ["theirs.Processor"],
+    "model_config.logprobs_mode": "processed_logits",
+    "model_config.max_model_len": 99,
+    "model_config.model_impl": "transformers",
+    "model_config.quantization": "fp8",
+    "model_config.use_fp64_gumbel": True,
+    "observability_config.enable_layerwise_nvtx_tracing": True,
+    "offload_config.offload_backend": "uva",
+    "offload_config.uva.cpu_offload_gb": 1.5,
+    "offload_config.uva.cpu_offload_params": {"experts", "embed"},
+    "optimization_level": "O0",
+    "parallel_config.all2all_backend": "deepep_low_latency",
+    "parallel_config.data_parallel_size": 2,
+    "parallel_config.decode_context_parallel_size": 2,
+    "parallel_config.disable_custom_all_reduce": False,
+    "parallel_config.enable_dbo": True,
+    "parallel_config.enable_eplb": True,
+    "parallel_config.enable_expert_parallel": True,
+    "parallel_config.eplb_config.num_redundant_experts": 2,
+    "parallel_config.nnodes": 2,
+    "parallel_config.tensor_parallel_size": 2,
+    "performance_mode": "throughput",
+    "profiler_config.profiler": "torch",
+    "scheduler_config.async_scheduling": True,
+    "scheduler_config.max_num_batched_tokens": 99,
+    "scheduler_config.max_num_seqs": 9,
+    "speculative_config.draft_model_config.quantization": "fp8",
+    "speculative_config.draft_parallel_config.tensor_parallel_size": 2,
+    "speculative_config.draft_sample_method": "probabilistic",
+    "speculative_config.dspark_draft_topk": 9,
+    "speculative_config.kv_cache_dtype": "fp8",
+    "speculative_config.method": "eagle3",
+    "speculative_config.moe_backend": "triton",
+    "speculative_config.num_speculative_tokens": 5,
+    "speculative_config.num_speculative_tokens_per_batch_size": [(1, 4, 3)],
+    "speculative_config.rejection_sample_method": "synthetic",
+    "speculative_config.use_local_argmax_reduction": True,
+}
+VARIABLES = {
+    "VLLM_BATCH_INVARIANT": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "1",
+    "VLLM_A_SWITCH_OF_TOMORROW": "1",
+    "NCCL_ALGO": "Ring",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "CUBLAS_WORKSPACE_CONFIG": ":16:8",
+    "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+    "TRITON_DISABLE_LINE_INFO": "1",
+    "FLASHINFER_DISABLE_JIT": "1",
+    "DG_JIT_USE_NVRTC": "1",
+    "AITER_ENABLE_X": "1",
+    "HSA_NO_SCRATCH_RECLAIM": "1",
+    "OMP_NUM_THREADS": "7",
+}
+# Leaf of the tree, or a branch whose leaves change together → a change of it.
 CHANGES: dict[str, Callable[[Change], None]] = {
+    **{f"configuration.{path}": _configuration(path, value) for path, value in FIELDS.items()},
+    **{f"runtime.environment.{name}": _environment(name, value) for name, value in VARIABLES.items()},
     "engine.vllm.version": lambda c: c.patch.setattr("vllm.__version__", "9.9"),
     "engine.profiler": lambda c: c.patch.setattr(releases, "_MEASURED", {}),
     "engine.runner": lambda c: c.retype(c.runner),
-    "engine.config": _config("cache_config", "block_size", 64),
-    "engine.sections.attention_config": _config("attention_config", "flash_attn_max_num_splits_for_cuda_graph", 7),
-    "engine.sections.kernel_config": _config("kernel_config", "enable_flashinfer_autotune", "never"),
-    "engine.sections.mamba_config": _config("mamba_config", "enable_stochastic_rounding", "maybe"),
-    "engine.sections.offload_config": _config("offload_config", "offload_backend", "uva"),
-    "engine.sections.speculative_config.draft_sample_method": _speculative("draft_sample_method", "probabilistic"),
-    "engine.sections.speculative_config.rejection_sample_method": _speculative("rejection_sample_method", "synthetic"),
-    "engine.sections.speculative_config.kv_cache_dtype": _speculative("kv_cache_dtype", "fp8"),
-    "engine.sections.speculative_config.use_local_argmax_reduction": _speculative(
-        "use_local_argmax_reduction", "maybe"
-    ),
-    "engine.sections.speculative_config.num_speculative_tokens_per_batch_size": _speculative(
-        "num_speculative_tokens_per_batch_size", [[1, 4, 3]]
-    ),
-    "engine.sections.speculative_config.moe_backend": _speculative("moe_backend", "triton"),
-    "engine.fp64_gumbel": _config("model_config", "use_fp64_gumbel", "yes"),
+    "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
+    "placement.ranks": _world,
     "host": lambda c: c.patch.setattr("os.sched_getaffinity", lambda _: range(99)),
     "runtime.threads": lambda c: c.patch.setattr("torch.get_num_threads", lambda: 99),
     "runtime.python": lambda c: c.patch.setattr("platform.python_version_tuple", lambda: ("3", "99", "0")),
     "runtime.torch.version": lambda c: c.patch.setattr("torch.__version__", "9.9"),
     "runtime.packages": lambda c: c.patch.setattr("importlib.metadata.version", lambda _: "9.9"),
     "runtime.nccl": _nccl,
-    "runtime.environment.NCCL_ALGO": lambda c: c.patch.setenv("NCCL_ALGO", "Ring"),
+    "runtime.preloaded": _environment("LD_PRELOAD", "libjemalloc.so.2"),
     "device": lambda c: c.patch.setattr("platform.machine", lambda: "other"),
     "target.model": lambda c: c.set(c.config.model_config, "model", str(engine.MODELS / "moe")),
+    "target.architecture.total_num_hidden_layers": _architecture("target"),
     "target.class": lambda c: c.retype(c.runner.model),
-    "target.dtype": lambda c: c.set(c.config.model_config, "dtype", _float16()),
-    "target.quantization": _config("model_config", "quantization", "fp8"),
-    "target.overrides": _config("model_config", "hf_overrides", {"rope_theta": 1}),
     "target.modules": lambda c: c.retype(next(iter(c.runner.model.model.layers))),
     "draft.model": lambda c: c.set(
         c.config.speculative_config.draft_model_config, "model", str(engine.MODELS / "draft-wide")
     ),
+    "draft.architecture.total_num_hidden_layers": _architecture("draft"),
     "draft.class": lambda c: c.retype(c.runner.speculator),
-    "draft.quantization": lambda c: c.set(c.config.speculative_config.draft_model_config, "quantization", "fp8"),
     "draft.modules": lambda c: c.retype(c.runner.speculator.model.model.norm),
     "attention.target": lambda c: c.patch.setattr(c.runner, "attn_groups", _other_groups(c)),
     "attention.draft": lambda c: c.patch.setattr(c.runner.speculator, "attn_groups", _other_groups(c)),
     "kv.dtype": lambda c: c.set(c.runner, "kv_cache_dtype", _float16()),
-    "kv.cache_dtype": _config("cache_config", "cache_dtype", "fp8"),
     "kv.wraps": lambda c: c.set(c.runner.kv_cache_config, "num_blocks", 1),
-    "parallel.enable_dbo": _config("parallel_config", "enable_dbo", "yes"),
-    "speculation.method": _speculative("method", "eagle3"),
     "speculation.draft_tokens": _runner("num_speculative_steps", 9),
     "speculation.queries": _speculator("num_query_per_req", 9),
     "speculation.draft_topk": _speculator("_draft_topk", 9),
@@ -149,15 +228,15 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "scheduler.max_model_len": _runner("max_model_len", 99),
     "sampler": lambda c: c.retype(c.runner.rejection_sampler),
     "graphs.mode": lambda c: c.set(c.runner.cudagraph_manager, "cudagraph_mode", "other"),
-    "graphs.compilation": lambda c: c.set(c.config.compilation_config, "mode", "other"),
-    "graphs.draft": lambda c: c.patch.setattr(c.runner.speculator.query_cudagraph_manager, "graphs", {}),
+    "graphs.draft.query_cudagraph_manager": lambda c: c.patch.setattr(
+        c.runner.speculator.query_cudagraph_manager, "graphs", {}
+    ),
     "profile.context_len": lambda c: c.patch.setattr(
         "vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN", 64, raising=False
     ),
 }
-# What is told twice: a class is among the modules too, and on a CPU the host is the device. vLLM's own hash and the
-# sections cover some of what is declared on its own.
-TWICE = ("engine.config", "engine.sections", "engine.runner", "host", "device", "target.modules", "draft.modules")
+# What is told twice: a model's class is among its modules, and on a CPU the host is the device.
+TWICE = {"target.class": "target.modules", "host": "device", "device": "host"}
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -168,8 +247,9 @@ def test_another_value_is_another_fingerprint(runner: Any, name: str, monkeypatc
     after = read(runner)
     assert fingerprint(before) != fingerprint(after)
     names = [difference.factor for difference in diff(before, after)]
-    assert [found for found in names if found.startswith(name)]
-    assert [found for found in names if not found.startswith((name, *TWICE))] == []
+    twice = (f"{TWICE[name]}.",) if name in TWICE else ()
+    assert [found for found in names if found == name or found.startswith(f"{name}.")]
+    assert [found for found in names if found != name and not found.startswith((f"{name}.", *twice))] == []
 
 
 def test_every_factor_is_changed_by_a_test() -> None:
@@ -177,17 +257,113 @@ def test_every_factor_is_changed_by_a_test() -> None:
     declared = {factor.name for factor in factors.FACTORS}
     assert {name for name in declared if not any(change.startswith(name) for change in CHANGES)} == set()
     assert {change for change in CHANGES if not any(change.startswith(name) for name in declared)} == set()
+    assert len(CHANGES) >= 60
 
 
-def test_reading_twice_is_the_same(runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing in the factors depends on when, where or by which process they are read."""
+def _moved(change: Change, path: Path) -> None:
+    """Both models under another path, one of them through a link."""
+    shutil.copytree(engine.MODELS / "target", path / "a" / "moved")
+    (path / "linked").symlink_to(engine.MODELS / "draft")
+    change.set(change.config.model_config, "model", str(path / "a" / "moved"))
+    change.set(change.config.speculative_config.draft_model_config, "model", str(path / "linked"))
+    change.set(change.config.speculative_config, "model", str(path / "linked"))
+
+
+def _same_preload(change: Change, path: Path) -> None:
+    """A library that is to be preloaded for other processes, and is not in this one."""
+    change.patch.setenv("LD_PRELOAD", f"{os.environ.get('LD_PRELOAD', '')}:{path}/libnone.so")
+
+
+def _another_user(change: Change, _: Path) -> None:
+    for name in ("USER", "LOGNAME", "HOME"):
+        change.patch.setenv(name, "another")
+
+
+def _elsewhere(name: str) -> Callable[[Change, Path], None]:
+    return lambda change, path: change.patch.setenv(name, str(path))
+
+
+def _unseen(field: str, value: Any) -> Callable[[Change, Path], None]:
+    return lambda change, _: _configuration(field, value)(change)
+
+
+# What → a change of it that makes no difference.
+SAME: dict[str, Callable[[Change, Path], None]] = {
+    "paths of the models": _moved,
+    "the working directory": lambda c, path: c.patch.chdir(path),
+    "the process": lambda c, _: c.patch.setattr("os.getpid", lambda: 1),
+    "the host's name": lambda c, _: c.patch.setattr("socket.gethostname", lambda: "another"),
+    "the node's name": lambda c, _: c.patch.setattr("platform.node", lambda: "another"),
+    "the user": _another_user,
+    "a library that is preloaded elsewhere": _same_preload,
+    "the number of blocks": lambda c, _: c.set(c.runner.kv_cache_config, "num_blocks", 10_000_000),
+    "the device's index": lambda c, _: c.set(c.config.device_config, "device", "cpu:7"),
+    **{
+        f"variable {name}": _elsewhere(name)
+        for name in (
+            "VLLM_CACHE_ROOT",
+            "VLLM_PORT",
+            "VLLM_HOST_IP",
+            "VLLM_LOGGING_LEVEL",
+            "VLLM_NO_USAGE_STATS",
+            "VLLM_API_KEY",
+            "VLLM_DP_RANK",
+            "VLLM_DIST_IDENT",
+            "VLLM_SERVICE_HOST",
+            "VLLM_WORKER_MULTIPROC_METHOD",
+            "CUDA_VISIBLE_DEVICES",
+            "NCCL_DEBUG",
+            "NCCL_IB_HCA",
+            "GLOO_SOCKET_IFNAME",
+            "TORCHINDUCTOR_CACHE_DIR",
+            "TRITON_CACHE_DIR",
+            "PATH",
+        )
+    },
+    **{
+        f"configuration.{path}": _unseen(path, value)
+        for path, value in {
+            "instance_id": "another",
+            "model_config.seed": 7,
+            "model_config.tokenizer": "/another",
+            "model_config.tokenizer_revision": "another",
+            "model_config.revision": "another",
+            "model_config.served_model_name": "another",
+            "model_config.hf_token": "another",
+            "model_config.generation_config": "vllm",
+            "load_config.download_dir": "/another",
+            "load_config.use_tqdm_on_load": False,
+            "cache_config.gpu_memory_utilization": 0.5,
+            "cache_config.num_gpu_blocks": 7,
+            "cache_config.kv_cache_memory_bytes": 7,
+            "compilation_config.cache_dir": "/another",
+            "compilation_config.debug_dump_path": Path("/another"),
+            "compilation_config.compilation_time": 1.5,
+            "parallel_config.data_parallel_master_port": 7,
+            "parallel_config.data_parallel_rank": 1,
+            "parallel_config.master_addr": "192.0.2.1",
+            "parallel_config.node_rank": 1,
+            "parallel_config.rank": 1,
+            "parallel_config.assigned_physical_gpu_ids": [3],
+            "scheduler_config.policy": "priority",
+            "scheduler_config.stream_interval": 7,
+            "observability_config.otlp_traces_endpoint": "another",
+            "profiler_config.torch_profiler_dir": "/another",
+            "shutdown_timeout": 7,
+            "speculative_config.draft_model_config.seed": 7,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_what_prices_nothing_is_not_keyed(
+    runner: Any, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Places, names, ports, seeds, logs and ranks may be others: the fingerprint is the same."""
     before = read(runner)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))
-    monkeypatch.setenv("VLLM_PORT", "1")
-    monkeypatch.setattr("os.getpid", lambda: 1)
-    monkeypatch.setattr("socket.gethostname", lambda: "another")
-    assert read(runner) == before
+    SAME[what](Change(monkeypatch, runner), tmp_path)
+    assert diff(before, read(runner)) == ()
 
 
 @pytest.mark.parametrize("factor", factors.FACTORS, ids=lambda factor: factor.name)
@@ -195,13 +371,27 @@ def test_a_factor_that_cannot_be_read_is_unknown(
     runner: Any, factor: factors.Factor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is raised while one is read, the factor is unknown by its own name, never null."""
-    from warmcurve.errors import FactorError
 
     def fail(_: Any) -> Any:
         raise AttributeError("planted")
 
-    broken = factors.Factor(factor.name, factor.why, fail)
+    broken = msgspec.structs.replace(factor, read=fail)
     changed = tuple(broken if other is factor else other for other in factors.FACTORS)
     monkeypatch.setattr(factors, "FACTORS", changed)
     with pytest.raises(FactorError, match=f"{factor.name}: AttributeError: planted"):
         read(runner)
+
+
+@pytest.mark.parametrize("factor", factors.FACTORS, ids=lambda factor: factor.name)
+def test_nothing_is_a_value_only_of_an_optional_factor(
+    runner: Any, factor: factors.Factor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a factor reads null, it is unknown, by its own name, unless it is declared as one that may be missing."""
+    broken = msgspec.structs.replace(factor, read=lambda _: None)
+    changed = tuple(broken if other is factor else other for other in factors.FACTORS)
+    monkeypatch.setattr(factors, "FACTORS", changed)
+    if factor.optional:
+        assert read(runner)
+    else:
+        with pytest.raises(FactorError, match=f"{factor.name}: there is none"):
+            read(runner)

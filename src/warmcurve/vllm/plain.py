@@ -1,11 +1,20 @@
-"""Another program's values, in the factor algebra."""
+"""Another program's values, in the factor algebra.
 
-import math
+Nothing is told by `str(object)` or `repr(object)`, which hold addresses; what says nothing stable of itself stands as
+its type's name, and what has not even a stable name is a ValueError.
+"""
+
+import os
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final
 
 from warmcurve.fingerprint import Value
+
+# RFC 8785 takes numbers as IEEE doubles: beyond this an integer has no unique double.
+_LARGEST: Final = 2**53 - 1
 
 
 def class_of(value: object) -> str | None:
@@ -14,14 +23,20 @@ def class_of(value: object) -> str | None:
 
 
 def plain(value: Any) -> Value:
-    """Fields of dataclasses, items of containers; what says nothing stable of itself stands as its type's name."""
-    if value is None or type(value) in (bool, int, str):
+    """Fields of dataclasses, items of containers, names of what has a name; ValueError for what has none."""
+    if value is None or type(value) in (bool, str):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Enum):
-        return value.name
+        # A combination of flags may have no name.
+        name: str | None = value.name
+        return plain(value.value) if name is None else name
+    if isinstance(value, int):
+        return int(value) if abs(value) <= _LARGEST else f"int {int(value)}"
     if isinstance(value, float):
         # No float is canonical; its shortest exact text is.
-        return f"float {value!r}" if math.isfinite(value) else f"float {value}"
+        return f"float {float(value)!r}"
+    if isinstance(value, str):
+        return str.__str__(value)
     return _composed(value)
 
 
@@ -29,14 +44,40 @@ def _composed(value: Any) -> Value:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted((plain(item) for item in value), key=repr)
+        # By text that is injective on plain values: they may be of several types.
+        return sorted((plain(item) for item in value), key=lambda item: (type(item).__name__, repr(item)))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if not isinstance(value, type) and hasattr(value, "__dataclass_fields__"):
-        fields = {name: plain(getattr(value, name)) for name in sorted(value.__dataclass_fields__)}
-        return {"class": class_of(value), **fields}
+        return _mapping(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"class": class_of(value)} | {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return _named(value)
+
+
+def _named(value: Any) -> Value:
+    if isinstance(value, type | FunctionType | BuiltinFunctionType | MethodType):
+        name = f"{value.__module__}.{value.__qualname__}"
+        if "<" in name:
+            raise ValueError(f"{name} has no name that another process would know")
+        return name
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, bytes):
+        return f"bytes {value.hex()}"
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return str(value)
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
+    if callable(told := getattr(type(value), "compute_hash", None)):
+        # vLLM's own protocol for what others put into its configuration (vllm/config/utils.py, SupportsHash).
+        return {"class": class_of(value), "hash": plain(told(value))}
     return class_of(value)
+
+
+def _mapping(value: Mapping[Any, Any]) -> Value:
+    found: dict[str, Value] = {}
+    for key, item in value.items():
+        name = plain(key)
+        if type(name) in (bool, int) or name is None:
+            name = f"{type(name).__name__} {name}"
+        if not isinstance(name, str) or name in found:
+            raise ValueError(f"a key of type {class_of(key)} that stands for none or for several")
+        found[name] = plain(item)
+    return found

@@ -2,13 +2,14 @@
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 
-def digest(module: ModuleType, names: Iterable[str]) -> str:
+@cache
+def digest(module: ModuleType, names: tuple[str, ...]) -> str:
     """SHA-256 over the definitions of these qualified names in the module's file. Raises LookupError or OSError.
 
     Read from the file and not from the live objects, which another plugin may have wrapped.
