@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from tests.support import boot_of
 from warmcurve import boot as boot_room
-from warmcurve.boot import Calibrate, Install, Replay
+from warmcurve.boot import Boot, Calibrate, Install, Replay
 from warmcurve.driver import drive
 from warmcurve.errors import FactorError, InstallRefused, StoreError, VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
@@ -139,12 +139,14 @@ class Explorer:
         *,
         overwrites: bool = False,
         groups: int | None = None,
+        boot: type[Boot] = Boot,
         verdicts: tuple[str, ...] = (GOOD, OFF, WRONG),
     ) -> None:
         self.kinds = kinds
         self.world = len(kinds)
         self.faults = faults
         self.party = party
+        self.boot = boot
         self.overwrites = overwrites
         self.group = groups or self.world
         self.verdicts = verdicts
@@ -201,7 +203,7 @@ class Explorer:
             signature: Any = bool(history)
         else:
             with patch.object(boot_room, "__version__", kind.version):
-                live = _Live(kind, self.party(rank % self.group, self.group))
+                live = _Live(kind, self.party(rank % self.group, self.group), self.boot)
                 for reply in history:
                     live.answer(reply)
             local, signature = Local(live.action, tuple(live.collectives), live.round), live.signature()
@@ -356,13 +358,14 @@ class World(NamedTuple):
 class _Live:
     """A real boot, driven as an adapter drives it: what escapes is withdrawn from."""
 
-    def __init__(self, kind: Kind, party: Party) -> None:
+    def __init__(self, kind: Kind, party: Party, boot: type[Boot]) -> None:
         self._kind = kind
         self._engine = _engine()
         self.collectives: list[Any] = []
         self._boot = boot_of(
             self._engine,
             kind.store(),
+            kind_of_boot=boot,
             read_factors=kind.read_factors,
             rank=party.rank,
             world=party.world,
@@ -396,6 +399,9 @@ class _Live:
         return tuple(frames), repr(fields), repr(vars(self._boot.party)), tuple(self.collectives), self._left
 
     def answer(self, reply: Any) -> None:
+        if reply is Broken and isinstance(self.action, Install):
+            # It never came to the collective, in which the others are.
+            self.collectives.pop()
         if reply is Broken or reply is VoteError or reply is InstallRefused:
             self._go(lambda: self._steps.throw(reply("planted")))
         elif isinstance(self.action, Replay):

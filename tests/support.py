@@ -14,7 +14,7 @@ from warmcurve.testing import ScriptedEngine
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 
-def boot_of(engine: ScriptedEngine, store: Store, **changes) -> Boot:
+def boot_of(engine: ScriptedEngine, store: Store, kind_of_boot: type[Boot] = Boot, **changes) -> Boot:
     given: dict[str, Any] = {
         "engine": "scripted 1.0",
         "plan": engine.plan,
@@ -24,7 +24,7 @@ def boot_of(engine: ScriptedEngine, store: Store, **changes) -> Boot:
         "clock": engine.clock,
         "draw": lambda n: n // 2,
     }
-    return Boot(**(given | changes))
+    return kind_of_boot(**(given | changes))
 
 
 def boot(engine: ScriptedEngine, store: Store, **changes) -> BootReport:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.exploration import COLD, FOLLOWERS, GOOD, LEADERS, OFF, PLAIN, WRONG, Explorer, Kind, Violation
+from warmcurve.boot import Boot
 from warmcurve.errors import VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.vote import Course, Decision, Party, Voting
@@ -126,6 +127,14 @@ class ReusesTheRound(Party):
         return decided
 
 
+class CalibratesInsteadOfInstalling(Boot):
+    """Leaves between the decision and the installation, in which the others wait."""
+
+    def leaving(self, reason: Reason, detail: str) -> Voting[None]:
+        self._installing = False
+        yield from super().leaving(reason, detail)
+
+
 SEEDED = [
     pytest.param(2, 0, {"party": LeavesByItsOwnClock}, id="leaves by its own clock"),
     pytest.param(2, 1, {"party": LeavesWhenItsStoreFails}, id="leaves when its store fails"),
@@ -134,6 +143,7 @@ SEEDED = [
     pytest.param(2, 0, {"party": InstallsWithoutAVote}, id="installs without a vote"),
     pytest.param(2, 0, {"party": ForgetsThatItPromised}, id="withdraws without telling"),
     pytest.param(2, 0, {"party": ReusesTheRound}, id="takes one round for the next"),
+    pytest.param(2, 1, {"boot": CalibratesInsteadOfInstalling}, id="calibrates instead of installing"),
     pytest.param(2, 0, {"overwrites": True}, id="set instead of compare-and-set"),
     pytest.param(4, 0, {"groups": 2}, id="a decision per tensor-parallel group"),
 ]

@@ -115,6 +115,7 @@ class Boot:
         self._factors: dict[str, Value] | None = None
         self._digest: str | None = None
         self._stored: CostProfile | None = None
+        self._installing = False
         self._own: Decision | None = None
         self._decision: Decision | None = None
         self._detail: str | None = None
@@ -249,10 +250,13 @@ class Boot:
                 break
         assert isinstance(verdict, VerifiedProfile)
         self.step = Step.INSTALL
+        self._installing = True
         try:
             yield Install(verdict)
         except InstallRefused as error:
+            self._installing = False
             return (yield from self._withdraw(error.reason, error.detail, agreed=True))
+        self._installing = False
         return (yield from self.party.settle(encode(GO), ballot.verdict, last=True))
 
     def _withdraw(self, reason: Reason, detail: str, *, agreed: bool = False) -> Voting[Decision]:
@@ -330,6 +334,9 @@ class Boot:
 
     def leaving(self, reason: Reason, detail: str) -> Voting[None]:
         """The same with the vote's operations yielded."""
+        if self._installing and self.party.world > 1:
+            # Installing is a collective too (vLLM broadcasts the curves): the others wait in it for this rank.
+            raise VoteLost(f"rank {self.party.rank} left while all install stored curves: {detail}")
         if not self.party.over:
             self._decision = yield from self._withdraw(reason, detail)
 
