@@ -27,11 +27,11 @@ import json
 import os
 import platform
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from warmcurve import ballot, calibration, entry, sentinel
+from warmcurve import ballot, calibration, entry, explain, sentinel
 from warmcurve._version import __version__
 from warmcurve.ballot import Ballot, Ending, Identity, Offer
 from warmcurve.calibration import Plan
@@ -47,6 +47,8 @@ from warmcurve.sentinel import Evidence, VerifiedProfile
 from warmcurve.settings import Settings
 from warmcurve.store import Store
 from warmcurve.vote import GO, Course, Decision, Heard, Operation, Party, Voting, conduct, encode, vote_alone
+
+_EXPLAINING_NS: Final = 250_000_000
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -79,7 +81,8 @@ class Boot:
     """One boot of one rank. Every collaborator is given: nothing here reads an environment or a file.
 
     `read_factors` gives the engine's factors and may raise `FactorError`. The plan is added to them: curves measured
-    at other sizes are other curves. `draw(n)` gives an integer in [0, n), to pick the sentinels. In a world of several
+    at other sizes are other curves. `unreviewed` names factors that count though nobody reviewed them, for the report.
+    `draw(n)` gives an integer in [0, n), to pick the sentinels. In a world of several
     ranks they vote over `register` (`vote.py`), and only the leader, rank 0, draws and touches the store; without a
     register every rank calibrates, and nothing is stored.
     """
@@ -97,6 +100,7 @@ class Boot:
         rank: int = 0,
         world: int = 1,
         register: Register | None = None,
+        unreviewed: tuple[str, ...] = (),
         conditions: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> None:
         self.step = Step.FINGERPRINT
@@ -109,6 +113,7 @@ class Boot:
         self._clock = clock
         self._draw = draw
         self._register = register
+        self._unreviewed = unreviewed
         self._conditions = conditions or {}
         self._started = clock.monotonic_ns()
         self._in_place: int | None = None
@@ -195,7 +200,7 @@ class Boot:
         """The engine's factors and the plan, as a tree of our own that nobody changes any more."""
         if "plan" in factors:
             raise FactorError(Reason.FACTOR_INVALID, "plan", "this name is the boot's own")
-        keyed: dict[str, Value] = json.loads(canonical({**factors, "plan": _described(self._plan)}))
+        keyed: dict[str, Value] = json.loads(canonical({**factors, "plan": self._plan.described()}))
         return keyed
 
     def _look_up(self, digest: str) -> tuple[Decision, bytes | None]:
@@ -205,7 +210,7 @@ class Boot:
         except StoreError as error:
             return self._miss(error.reason, error.detail), None
         if data is None:
-            return self._miss(Reason.ABSENT, None), None
+            return self._miss(Reason.ABSENT, self._nearest()), None
         self.step = Step.DECODE
         try:
             self._decode(data, digest)
@@ -223,6 +228,12 @@ class Boot:
         recorded_ms = found.conditions.get("calibration_ms")
         self._recorded_ms = recorded_ms if type(recorded_ms) is float else None
         self._stored = found.profile
+
+    def _nearest(self) -> str | None:
+        """It only informs, so it is given little time."""
+        assert self._factors is not None
+        deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
+        return explain.in_brief(self._factors, self._store, lambda: self._clock.monotonic_ns() > deadline)
 
     def _miss(self, reason: Reason, detail: str | None) -> Decision:
         return Decision(Course.CALIBRATE, reason, detail, self.party.rank, agreed=True)
@@ -312,7 +323,7 @@ class Boot:
             engine=self._engine,
             protocol=entry.protocol(replays=len(self._plan.runs) // len(self._plan.sizes())),
             profile=profile,
-            conditions={name: value for name, value in conditions.items() if _writable(name) and _writable(value)},
+            conditions=entry.writable(conditions),
         )
 
     @property
@@ -363,6 +374,7 @@ class Boot:
 
     def _report(self, outcome: Outcome, reason: Reason | None, step: Step | None = None) -> BootReport:
         hit, decision = outcome is Outcome.REUSED, self._decision
+        waited_ns = 0 if self._register is None else self._register.waited_ns
         return BootReport(
             at=self._clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             warmcurve=__version__,
@@ -385,22 +397,6 @@ class Boot:
             evidence=self._evidence,
             limits=self._settings.limits,
             factors=None if hit else self._factors,
-            vote=self._voted() if self.party.world > 1 else None,
+            unreviewed=self._unreviewed,
+            vote=VoteReport(decision, self._own, round(waited_ns / 1e6, 3)) if self.party.world > 1 else None,
         )
-
-    def _voted(self) -> VoteReport:
-        waited_ms = 0.0 if self._register is None else round(self._register.waited_ns / 1e6, 3)
-        return VoteReport(self._decision, self._own, waited_ms)
-
-
-def _writable(value: str | float | None) -> bool:
-    """Whether JSON can hold it: a host's name may be no Unicode, a reading no number. Conditions only inform."""
-    if isinstance(value, str):
-        return value.isascii() or value == value.encode("utf-8", "replace").decode()
-    return value is None or abs(value) < 1e15  # false for a NaN
-
-
-def _described(plan: Plan) -> Value:
-    sizes: list[Value] = list(plan.sizes())
-    captured: list[Value] = list(plan.captured)
-    return {"sizes": sizes, "captured": captured, "runs": len(plan.runs)}

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,10 @@ class Plan(msgspec.Struct, frozen=True):
 
     def sizes(self) -> tuple[int, ...]:
         return tuple(sorted(set(self.runs)))
+
+    def described(self) -> dict[str, Any]:
+        """As a factor: curves measured at other sizes are other curves."""
+        return {"sizes": list(self.sizes()), "captured": list(self.captured), "runs": len(self.runs)}
 
 
 def plan(captured: Sequence[int], max_tokens: int, replays: int = REPLAYS) -> Plan:

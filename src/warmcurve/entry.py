@@ -79,6 +79,17 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
 
 
+def writable(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that JSON can hold: a host's name may be no Unicode, a reading no number. They only inform."""
+    return {name: value for name, value in conditions.items() if _writable(name) and _writable(value)}
+
+
+def _writable(value: str | float | None) -> bool:
+    if isinstance(value, str):
+        return value.isascii() or value == value.encode("utf-8", "replace").decode()
+    return value is None or abs(value) < 1e15  # false for a NaN
+
+
 def encode(entry: Entry) -> bytes:
     """Raises `FactorError` where the factors have no canonical form, `EntryError` for what no reader would take."""
     fingerprint(entry.factors)

@@ -84,6 +84,14 @@ def nearest(factors: Factors, entries: Iterable[Stored], count: int) -> tuple[Ne
     return tuple(Neighbour(stored, -unequal, diff(stored.factors, factors)) for unequal, *_, stored in ranked)
 
 
+def in_brief(factors: Factors, store: Store, enough: Callable[[], bool]) -> str | None:
+    """What a boot's log says of its miss, for the entries of this store that are read until there is `enough`."""
+    try:
+        return first_differences(factors, survey(store, SURVEYED, enough))
+    except StoreError:
+        return None
+
+
 def first_differences(factors: Factors, entries: Iterable[Stored]) -> str | None:
     """`nearest 7065153c327c: speculation.draft_tokens 5 -> 7, and 2 more`, short, printable and in one line.
 

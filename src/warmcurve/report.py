@@ -44,7 +44,7 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
     calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
     `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later.
-    `vote` is null in a world of one rank.
+    `unreviewed` names factors of an engine newer than those reviewed, which count. `vote` is null for a world of one.
     """
 
     schema: int = 1
@@ -69,6 +69,7 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
     limits: Limits
     factors: Mapping[str, Any] | None = None
+    unreviewed: tuple[str, ...] = ()
     vote: VoteReport | None = None
 
     def log_line(self) -> str:
@@ -86,6 +87,8 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
             words.append(f"recorded_ms={self.recorded_ms:.0f}")
         if self.evidence:
             words.append(f"scale={self.evidence.scale:.3g} loss_bound={self.evidence.loss_bound:.3g}")
+        if self.unreviewed:
+            words.append(f"unreviewed={len(self.unreviewed)}")
         if self.digest:
             words.append(f"digest={self.digest[:12]}")
         if self.detail:

@@ -18,37 +18,74 @@ def machines(tmp_path: Path) -> Iterator[tuple[Node, Node]]:
         yield both
 
 
+def _serve(shape: nodes.Shape, machines: tuple[Node, Node]) -> list[list[int]]:
+    """One boot of both machines, and what the server completes."""
+    with nodes.serve(shape, *machines) as server:
+        return [server.complete(0), server.complete(1)]
+
+
+def _words(node: Node) -> tuple[str, str | None, int, int]:
+    assert node.report is not None
+    return tuple(node.report[name] for name in ("outcome", "reason", "sentinel_runs", "calibration_runs"))  # type: ignore[return-value]
+
+
+def _decision(node: Node) -> object:
+    assert node.report is not None
+    return node.report["vote"]["decision"]
+
+
+COLD, WARM = ("recorded", None, 0, len(STOCK_RUNS)), ("reused", None, 2, 0)
+ALONE = ("unrecorded", "rank_absent", 0, len(STOCK_RUNS))
+
+
 @nodes.needs_root
-@pytest.mark.timeout(900)
-def test_tensor_parallel_ranks_on_two_machines(machines: tuple[Node, Node]) -> None:
-    """Ranks on two machines, with two versions of warmcurve: each calibrates in full, stores nothing, and serves."""
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("shape", [nodes.TENSOR_PARALLEL, nodes.EXPERTS_DATA_PARALLEL], ids=lambda s: type(s).__name__)
+def test_two_machines_boot_cold_then_warm(machines: tuple[Node, Node], shape: nodes.Shape) -> None:
+    """The real server on two machines: cold, then warm with the entry on the leader's disk alone, then with a machine
+    that lacks the plugin: both calibrate, and serve. The completions are the same each time.
+    """
     leader, follower = machines
-    follower.install_version("9.9.9")
-    with nodes.serve(nodes.TENSOR_PARALLEL, leader, follower) as server:
-        assert [server.complete(0), server.complete(1)] == TOKENS
+    cold = _serve(shape, machines)
+    if shape is nodes.TENSOR_PARALLEL:
+        assert cold == TOKENS
     for rank, node in enumerate(machines):
         assert node.report is not None
         assert (node.report["rank"], node.report["world"], node.report["host"]) == (rank, 2, node.name)
-        assert (node.report["outcome"], node.report["reason"]) == ("unrecorded", "several_ranks")
-        assert node.report["calibration_runs"] == len(STOCK_RUNS)
-        assert node.entries == []
-        assert (node.report["warmcurve"] == "9.9.9") == (node is follower)
+        assert _words(node) == COLD
+    assert (len(leader.entries), follower.entries) == (1, [])
+    kept = leader.entries[0].read_bytes()
 
+    assert _serve(shape, machines) == cold
+    assert [_words(node) for node in machines] == [WARM, WARM]
+    assert _decision(leader) == _decision(follower)
+    assert follower.entries == []
 
-@nodes.needs_root
-@pytest.mark.timeout(900)
-def test_replicas_on_two_machines_of_which_one_lacks_the_plugin(machines: tuple[Node, Node]) -> None:
-    """Replicas of a mixture of experts on two machines, one without warmcurve: both calibrate and serve."""
-    leader, follower = machines
     follower.settings |= nodes.WITHOUT_PLUGIN
-    with nodes.serve(nodes.EXPERTS_DATA_PARALLEL, leader, follower) as server:
-        first = [server.complete(prompt) for prompt in (0, 1, 0, 1)]
-    # The requests went round both replicas.
-    assert first[:2] == first[2:]
-    assert leader.report is not None
-    assert (leader.report["world"], leader.report["reason"]) == (2, "several_ranks")
-    assert leader.report["calibration_runs"] == len(STOCK_RUNS)
-    assert follower.report is None
+    leader.settings |= {"WARMCURVE_VOTE_TIMEOUT": "3"}
+    assert _serve(shape, machines) == cold
+    assert (_words(leader), follower.report) == (ALONE, None)
+    assert leader.entries[0].read_bytes() == kept
+
+
+@pytest.mark.timeout(2400)
+def test_a_node_that_is_switched_off_or_of_another_version(tmp_path: Path) -> None:
+    """Real servers of two nodes, of which one is switched off, then of another version: all calibrate, and serve."""
+    leader, follower = machines = nodes.on_loopback(tmp_path)
+    follower.settings |= nodes.SWITCHED_OFF
+    leader.settings |= {"WARMCURVE_VOTE_TIMEOUT": "3"}
+    assert _serve(nodes.TENSOR_PARALLEL, machines) == TOKENS
+    assert (_words(leader), follower.report, leader.entries) == (ALONE, None, [])
+
+    follower.settings.update({nodes.SWITCH: "1"})
+    leader.settings.pop("WARMCURVE_VOTE_TIMEOUT")
+    follower.install_version("9.9.9")
+    assert _serve(nodes.TENSOR_PARALLEL, machines) == TOKENS
+    differ = ("unrecorded", "ranks_differ", 0, len(STOCK_RUNS))
+    assert [_words(node) for node in machines] == [differ, differ]
+    assert _decision(leader) == _decision(follower)
+    assert "9.9.9" in str(_decision(leader))
+    assert leader.entries == []
 
 
 class Misspelled(nodes.TensorParallel):

@@ -105,31 +105,6 @@ def test_an_engine_process_boots_warm(server: Server) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_several_ranks_stand_down_together(server: Server) -> None:
-    """With two ranks every rank calibrates in full, stores nothing, and reports why; the log has one line of it."""
-    tokens, reports, printed = server.boot(2)
-    assert tokens == TOKENS
-    assert sorted(report["rank"] for report in reports) == [0, 1]
-    for report in reports:
-        assert (report["outcome"], report["reason"], report["world"]) == ("unrecorded", "several_ranks", 2)
-        assert report["calibration_runs"] == len(STOCK_RUNS)
-    assert printed.count("warmcurve: unrecorded reason=several_ranks") == 1
-    assert not list((server.cache / "adaptive_verification").glob("v1/*.jsonl"))
-
-
-@pytest.mark.timeout(600)
-def test_replicas_that_share_collectives_stand_down_together(server: Server) -> None:
-    """Data-parallel replicas of a mixture of experts are ranks of one world: each calibrates in full."""
-    tokens, reports, _ = server.boot("moe", SERVE_REPLICAS)
-    assert [len(generated) for generated in tokens] == [8, 8]
-    assert sorted(report["rank"] for report in reports) == [0, 1]
-    for report in reports:
-        assert (report["outcome"], report["reason"], report["world"]) == ("unrecorded", "several_ranks", 2)
-        assert report["calibration_runs"] == len(STOCK_RUNS)
-    assert not list((server.cache / "adaptive_verification").glob("v1/*.jsonl"))
-
-
-@pytest.mark.timeout(600)
 def test_replicas_on_their_own_boot_warm(server: Server) -> None:
     """Data-parallel replicas of a dense model are worlds of one rank: each records, then each reuses."""
     tokens, cold, _ = server.boot("target", SERVE_REPLICAS)

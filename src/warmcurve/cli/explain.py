@@ -20,8 +20,10 @@ from warmcurve.store import DirectoryStore
 
 _NEIGHBOURS: Final = 3
 _LINES: Final = 20
-_FOUND: Final = ("entry_", "sentinel_", "install_")
-"""Reasons of boots that found an entry of their very factors, and could not use it."""
+_FOUND: Final = ("entry_", "sentinel_", "install_", "ranks_differ", "rank_absent", "vote_")
+"""Reasons of boots that found an entry of their very factors and could not use it, or in which the ranks of one world
+parted: no other entry explains them.
+"""
 
 
 class Explanation(NamedTuple):
@@ -134,7 +136,7 @@ def _page(explanation: Explanation) -> Iterator[str]:
     elif report.factors is None:
         yield "It kept no factors, so it cannot be compared with entries."
     elif explanation.found:
-        yield "An entry of these very factors was there: no factor explains it."
+        yield "The reason says it all: no factor explains it."
     elif explanation.stored and report.outcome == Outcome.RECORDED:
         yield "This boot recorded its entry, which is still there: the same boot finds it now."
     elif explanation.stored:

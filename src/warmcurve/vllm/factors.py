@@ -227,9 +227,10 @@ FACTORS: Final = (
     Factor("runtime.preloaded", "LD_PRELOAD, of which the base names of the libraries that /proc/self/maps holds",
            "allocators and thread pools; what a library is called tells which it is, where it lies does not",
            lambda s: environment.preloaded(s.variables)),
-    Factor("device", "torch's properties of the runner's device, and the driver's", "the hardware that was timed",
+    Factor("device", "torch's properties of the runner's device; from NVML or the amdgpu driver's files its driver, "
+           "power limit, partition, ECC; the processor's for a CPU", "the hardware that was timed",
            lambda s: s.device.factors()),
-    Factor("target.model", "the target's configuration file and the headers of its weights",
+    Factor("target.model", "the target's configuration files, the headers of its weights, its code where it is trusted",
            "the shapes and types of the target",
            lambda s: models.identity(s.config.model_config, s.config.load_config, "target.model")),
     Factor("target.architecture", "runner.vllm_config.model_config.model_arch_config",
@@ -238,7 +239,7 @@ FACTORS: Final = (
     Factor("target.class", "class of runner.model", "the target's code", lambda s: class_of(s.runner.model)),
     Factor("target.modules", "classes of the target's modules with their quantisation, and how many there are of each",
            "the kernels really chosen", lambda s: _modules(s.runner.model)),
-    Factor("draft.model", "the drafter's configuration file and the headers of its weights",
+    Factor("draft.model", "the drafter's, as for the target",
            "the shapes and types of the drafter",
            lambda s: models.identity(
                s.config.speculative_config.draft_model_config,

@@ -214,11 +214,19 @@ class Seam(AbstractContextManager[object]):
             rank=self._ranks.rank,
             world=self._ranks.world,
             register=self._ranks.register(self._settings.vote_timeout_s),
+            unreviewed=self._unreviewed(plan),
             conditions=self._conditions(),
         )
 
     def _subject(self, plan: Plan) -> factors.Subject:
         return factors.Subject(self._runner, device_of(self._runner), dict(os.environ), plan.sizes())
+
+    def _unreviewed(self, plan: Plan) -> tuple[str, ...]:
+        try:
+            return factors.unreviewed(self._subject(plan))
+        except Exception:  # they only inform
+            logger.debug("no review of the factors", exc_info=True)
+            return ()
 
     def _conditions(self) -> Conditions:
         try:
