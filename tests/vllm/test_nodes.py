@@ -26,7 +26,7 @@ def _serve(shape: nodes.Shape, machines: tuple[Node, Node]) -> list[list[int]]:
 
 def _words(node: Node) -> tuple[str, str | None, int, int]:
     assert node.report is not None
-    return tuple(node.report[name] for name in ("outcome", "reason", "sentinel_runs", "calibration_runs"))  # type: ignore[return-value]
+    return tuple(node.report[name] for name in ("outcome", "reason", "sentinel_runs", "calibration_runs"))
 
 
 def _decision(node: Node) -> object:

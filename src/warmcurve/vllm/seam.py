@@ -49,7 +49,6 @@ def seam(runner: Any) -> AbstractContextManager[object]:
     try:
         from vllm import envs
 
-        # First of all, and on every rank: namespaces of votes are counted.
         ranks = Ranks.of(runner)
         directory = Path(envs.VLLM_CACHE_ROOT) / "adaptive_verification"
         reporter = Reporter(ReportDirectory(directory))
