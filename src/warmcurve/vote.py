@@ -241,12 +241,15 @@ class Party:
 
     def _adopt(self, value: bytes) -> Decision:
         try:
-            return self._follow(msgspec.json.decode(value, type=Decision))
+            decision = msgspec.json.decode(value, type=Decision)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if self.bound:
                 raise VoteLost(f"rank {self.rank} voted to go on and cannot read the decision: {error}") from error
             # Of another version, which cannot have gone on: that would have needed a vote of this rank.
-            return self._follow(Decision(Course.CALIBRATE, Reason.VOTE_FAILED, f"an unreadable decision: {error}"))
+            decision = Decision(Course.CALIBRATE, Reason.VOTE_FAILED, f"an unreadable decision: {error}")
+        if decision.course is not Course.CALIBRATE and not self.bound:
+            raise VoteLost(f"the others go on without the vote of rank {self.rank}")
+        return self._follow(decision)
 
     def _follow(self, decision: Decision, *, last: bool = False) -> Decision:
         self.round += 1
