@@ -107,6 +107,28 @@ def test_a_second_boot_runs_two_replays(engine: ScriptedEngine, store: FaultStor
     assert store.entries == kept
 
 
+def test_a_miss_names_what_differs_in_the_nearest_entry(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """A boot with one factor changed says in its log line which, and from what to what."""
+    report = boot(engine, store, read_factors=lambda: {"device": "example", "model": {"revision": "4567"}})
+    assert _course(report) == (Outcome.RECORDED, None, Reason.ABSENT)
+    assert f'nearest {(warm.digest or "")[:12]}: model.revision "0123" -> "4567"' in report.log_line()
+
+
+def test_a_store_that_cannot_be_listed_leaves_a_miss_unexplained(engine: ScriptedEngine, store: FaultStore):
+    """Explaining reads the store; where that fails the boot goes on without."""
+    store.errors = {"list": StoreError(Reason.STORE_UNAVAILABLE, "gone")}
+    report = boot(engine, store)
+    assert (_course(report), report.detail) == ((Outcome.RECORDED, None, Reason.ABSENT), None)
+
+
+def test_factors_that_nobody_reviewed_are_told(engine: ScriptedEngine, store: FaultStore):
+    """The report names them, the log line counts them; they change nothing else."""
+    report = boot(engine, store, unreviewed=("configuration.new_field", "runtime.environment.VLLM_NEW"))
+    assert report.unreviewed == ("configuration.new_field", "runtime.environment.VLLM_NEW")
+    assert " unreviewed=2 " in report.log_line()
+    assert " unreviewed" not in boot(engine, store).log_line()
+
+
 @pytest.mark.parametrize("drawn", range(4))
 def test_the_second_sentinel_is_drawn(engine: ScriptedEngine, store: FaultStore, warm: BootReport, drawn: int):
     """Every captured size but the largest can be drawn, and each confirms a curve that still holds."""

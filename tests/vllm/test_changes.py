@@ -60,3 +60,16 @@ def test_another_place_is_the_same(
     monkeypatch.setenv("VLLM_PORT", "23456")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     assert warm.boot().words == ("reused", None)
+
+
+def test_a_variable_that_nobody_reviewed_counts_and_is_named(
+    warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of a newer vLLM: another digest, the nearest entry differs in it alone, and the report names it."""
+    monkeypatch.setenv("VLLM_OF_A_LATER_RELEASE", "1")
+    booted = warm.boot()
+    assert booted.words == ("recorded", None)
+    assert booted.report is not None
+    assert booted.report["unreviewed"] == ["runtime.environment.VLLM_OF_A_LATER_RELEASE"]
+    told = f'nearest {recorded.entry.name[:12]}: runtime.environment.VLLM_OF_A_LATER_RELEASE absent -> "1"'
+    assert booted.report["detail"] == told
