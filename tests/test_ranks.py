@@ -192,6 +192,8 @@ def test_ranks_that_differ_calibrate_and_store_nothing(
     assert [(report.outcome, report.reason) for report in reports] == [(Outcome.UNRECORDED, reason)] * 3
     (decision,) = _decisions(reports)
     assert told in (decision.detail or "")
+    # Where the leader is the odd one it is a follower that finds the difference.
+    assert (f" by_rank={odd} " if odd else " by_rank=") in reports[0].log_line()
     assert warm.runs() == [list(warm.engines[0].plan.runs)] * 3
     assert warm.store.entries == before
 

@@ -79,6 +79,8 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
             words.append(f"reason={self.reason}")
         if self.missed and self.missed != self.reason:
             words.append(f"missed={self.missed}")
+        if self.vote and self.vote.decision and self.vote.decision.reason and self.vote.decision.rank is not None:
+            words.append(f"by_rank={self.vote.decision.rank}")
         if self.step:
             words.append(f"step={self.step}")
         words.append(f"sentinel_runs={self.sentinel_runs} calibration_runs={self.calibration_runs}")

@@ -22,7 +22,7 @@ from tests.vllm.booting import draft_ms, verify_ms
 PLUGIN = "planted"
 FAULTS_BY_RANK = "WARMCURVE_PLANTED"
 """The environment variable with a JSON map from a rank to the name of its fault."""
-LATE_S = 3.0
+LATE_S = 9.0
 WORKER = "vllm.v1.worker.cpu_worker"
 
 Patch = pytest.MonkeyPatch

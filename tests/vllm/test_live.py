@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 REUSED = ("reused", None)
 SENTINELS, REPLAYED = 2, 6
-SHORT_S = LATE_S / 3
+SHORT_S = LATE_S * 2 / 3
 """For votes that somebody is late to or missing from; in all others nobody is waited for."""
 
 
