@@ -74,25 +74,23 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def log_line(self) -> str:
         """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""
-        words: list[str] = [f"warmcurve: {self.outcome}"]
-        if self.reason:
-            words.append(f"reason={self.reason}")
-        if self.missed and self.missed != self.reason:
-            words.append(f"missed={self.missed}")
-        if self.vote and self.vote.decision and self.vote.decision.reason and self.vote.decision.rank is not None:
-            words.append(f"by_rank={self.vote.decision.rank}")
-        if self.step:
-            words.append(f"step={self.step}")
-        words.append(f"sentinel_runs={self.sentinel_runs} calibration_runs={self.calibration_runs}")
-        words.append(f"calibration_ms={self.calibration_ms:.0f}")
-        if self.recorded_ms is not None:
-            words.append(f"recorded_ms={self.recorded_ms:.0f}")
-        if self.evidence:
-            words.append(f"scale={self.evidence.scale:.3g} loss_bound={self.evidence.loss_bound:.3g}")
-        if self.unreviewed:
-            words.append(f"unreviewed={len(self.unreviewed)}")
-        if self.digest:
-            words.append(f"digest={self.digest[:12]}")
+        evidence, decision = self.evidence, self.vote and self.vote.decision
+        fields = {
+            "reason": self.reason,
+            "missed": None if self.missed == self.reason else self.missed,
+            "by_rank": decision.rank if decision and decision.reason else None,
+            "step": self.step,
+            "sentinel_runs": self.sentinel_runs,
+            "calibration_runs": self.calibration_runs,
+            "calibration_ms": f"{self.calibration_ms:.0f}",
+            "recorded_ms": None if self.recorded_ms is None else f"{self.recorded_ms:.0f}",
+            "scale": evidence and f"{evidence.scale:.3g}",
+            "loss_bound": evidence and f"{evidence.loss_bound:.3g}",
+            "unreviewed": len(self.unreviewed) or None,
+            "digest": self.digest and self.digest[:12],
+        }
+        words = [f"warmcurve: {self.outcome}"]
+        words += [f"{name}={value}" for name, value in fields.items() if value is not None]
         if self.detail:
             words.append(f"({_one_line(self.detail)})")
         if self.reason and self.outcome is Outcome.UNRECORDED:

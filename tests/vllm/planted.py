@@ -231,7 +231,12 @@ def votes_cannot_be_read(patch: Patch) -> None:
 
 
 def no_store_to_vote_over(patch: Patch) -> None:
-    patch.setattr("warmcurve.distributed.DefaultStore.__init__", _raising)
+    from warmcurve.errors import VoteError
+
+    def fail(*args: Any) -> Any:
+        raise VoteError("planted")
+
+    patch.setattr("warmcurve.distributed.DefaultStore.__init__", fail)
 
 
 def other_protocol(patch: Patch) -> None:

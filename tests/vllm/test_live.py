@@ -145,8 +145,10 @@ def test_a_rank_that_stops_is_noticed(ranks: live.Engine, sound: Sound, disks: P
     """A rank that is killed, or stops because the others wait in a collective that it cannot join, ends the engine as
     a dead rank does without warmcurve; the next boot is warm.
     """
-    with pytest.raises(live.Failed):
+    with pytest.raises(live.Failed) as failed:
         ranks.recalibrate(disks, {1: fault}, vote_timeout_s=SHORT_S)
+    assert ("vote_lost" in str(failed.value)) == (fault == "unforeseen_at_the_install")
+    assert "no answer within" not in str(failed.value)
     again = ranks.recalibrate(disks)
     assert [rank.words for rank in again.ranks] == [REUSED] * 2
     assert again.tokens == sound.cold.tokens

@@ -25,8 +25,8 @@ class Reporter:
 
     def publish(self, report: BootReport) -> None:
         try:
-            # The other ranks' reports say the same; one line a boot is enough.
-            if report.rank == 0:
+            # The other ranks' reports say the same; one line a boot is enough, but for a rank that stops.
+            if report.rank == 0 or report.reason is Reason.VOTE_LOST:
                 ordinary = report.outcome is not Outcome.UNRECORDED and report.reason is None
                 logger.log(logging.INFO if ordinary else logging.WARNING, "%s", report.log_line())
         except Exception as error:  # noqa: BLE001  the adapter's edge

@@ -11,7 +11,7 @@ after it.
     set_cost_curves          vLLM's own; what it was given is remembered
 
 Errors of ours end here. Whatever is raised, vLLM gets the batches it would have had without us, but for one: a rank
-that promised the others to follow and cannot (`VoteLost`) stops, as anything that it ran could hang them.
+that promised the others to follow and cannot (`VoteLost`) exits, as anything that it ran could hang them.
 """
 
 import logging
@@ -152,6 +152,21 @@ class Seam(AbstractContextManager[object]):
 
     def _batches(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
+            yield from self._guarded(capture_sizes)
+        except VoteLost as lost:
+            self._fail(lost)
+            # Not an Exception: a worker that raises one lives on, and its executor waits for the other ranks, which
+            # wait for this one (WorkerProc.worker_busy_loop). A worker that exits is noticed at once.
+            raise SystemExit(f"warmcurve: {lost}") from lost
+        if self._installed:
+            return
+        self._drop_timings()
+        for batch in self._vllm_batches(capture_sizes):
+            self._calibration_runs += 1
+            yield batch
+
+    def _guarded(self, capture_sizes: list[int]) -> Iterator[Batch]:
+        try:
             yield from self._decide(capture_sizes)
         except VoteLost:
             raise
@@ -159,12 +174,6 @@ class Seam(AbstractContextManager[object]):
             self._fail(error)
             self._withdraw(told(error))
             self._installed = self._boot is not None and self._boot.reused
-        if self._installed:
-            return
-        self._drop_timings()
-        for batch in self._vllm_batches(capture_sizes):
-            self._calibration_runs += 1
-            yield batch
 
     def _withdraw(self, detail: str) -> None:
         """Before this rank calibrates alone: the others must as well."""
