@@ -43,7 +43,7 @@ def rank_of(rank: int, world: int, port: int, directory: str, answers: Any, over
     settings = Settings()
     told = []
     for _ in range(BOOTS + 1):
-        key_values = DefaultStore(settings.vote_timeout_s)
+        key_values = DefaultStore(rank)
         boot = Boot(
             engine="scripted",
             plan=engine.plan,

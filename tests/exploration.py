@@ -58,6 +58,7 @@ class Kind(NamedTuple):
     read_factors: Callable[[], dict[str, Any]]
     version: str = "1.0"
     damages: bool = False
+    words: bool = False
     absent: bool = False
 
 
@@ -103,9 +104,10 @@ STANDS_DOWN = PLAIN._replace(
 BROKEN = PLAIN._replace(name="broken", read_factors=_raising(Broken()))
 OTHER_FACTOR = PLAIN._replace(name="other factor", read_factors=lambda: {"device": "another"})
 OTHER_VERSION = PLAIN._replace(name="other version", version="0.0.1")
+OTHER_WORDS = OTHER_VERSION._replace(name="other words", words=True)
 DAMAGED = PLAIN._replace(name="damaged", damages=True)
 LEADERS = (PLAIN, COLD, NO_STORE, ABSENT, STANDS_DOWN, BROKEN, OTHER_VERSION)
-FOLLOWERS = (PLAIN, ABSENT, STANDS_DOWN, BROKEN, OTHER_FACTOR, OTHER_VERSION, DAMAGED)
+FOLLOWERS = (PLAIN, ABSENT, STANDS_DOWN, BROKEN, OTHER_FACTOR, OTHER_VERSION, OTHER_WORDS, DAMAGED)
 
 LONGEST = 60
 INFORMATIVE = {
@@ -128,7 +130,8 @@ class Local(NamedTuple):
 
 class Explorer:
     """All courses of one scenario. `party` makes each rank's `Party`. To seed bugs, `overwrites` is a store without
-    compare-and-set, and `groups` gives ranks that vote in groups of so many, each among themselves.
+    compare-and-set, and `groups` gives ranks that vote in groups of so many, each among themselves. Without `breaks`
+    the faults are those of a network and of ranks that die. `lost` says afterwards whether any rank lost the vote.
     """
 
     def __init__(
@@ -140,6 +143,7 @@ class Explorer:
         overwrites: bool = False,
         groups: int | None = None,
         boot: type[Boot] = Boot,
+        breaks: bool = True,
         verdicts: tuple[str, ...] = (GOOD, OFF, WRONG),
     ) -> None:
         self.kinds = kinds
@@ -150,6 +154,8 @@ class Explorer:
         self.overwrites = overwrites
         self.group = groups or self.world
         self.verdicts = verdicts
+        self.breaks = breaks
+        self.lost = False
         self.endings: set[tuple[Any, ...]] = set()
         self._states: list[tuple[int, tuple[Any, ...], Local]] = []
         self._known: dict[Any, int] = {}
@@ -161,6 +167,7 @@ class Explorer:
         seen, ahead = {start}, [start]
         while ahead:
             world = ahead.pop()
+            self._compare(world)
             after = list(self._after(world))
             if not after:
                 self._end(world)
@@ -169,6 +176,18 @@ class Explorer:
                     seen.add(each)
                     ahead.append(each)
         return len(seen)
+
+    def _compare(self, world: "World") -> None:
+        """No living ranks came to different collectives, whoever else is dead, and none has ended before another."""
+        living = [self.local(node) for node in world.nodes if node is not None]
+        longest = max((local.collectives for local in living), key=len, default=())
+        for local in living:
+            if local.collectives != longest[: len(local.collectives)]:
+                raise Violation(f"ranks part: one is at {local.collectives}, another at {longest}")
+            ended = isinstance(local.action, Stopped) and not local.action.lost
+            if ended and len(local.collectives) < len(longest):
+                raise Violation(f"ranks part: one has ended after {local.collectives}, another is at {longest}")
+            self.lost |= isinstance(local.action, Stopped) and local.action.lost
 
     def _without_past(self, world: "World") -> "World":
         """Nobody reads a round that all ranks have left."""
@@ -234,16 +253,7 @@ class Explorer:
         if own is None or not isinstance(own.action, Replay | Install | Calibrate):
             return False
         place = len(own.collectives) - 1
-        for other in locals_:
-            if other is None:
-                return False
-            if place < len(other.collectives) and other.collectives[place] != own.collectives[place]:
-                raise Violation(f"one rank is at {own.collectives[place]}, another at {other.collectives[place]}")
-            if place >= len(other.collectives):
-                if isinstance(other.action, Stopped) and not other.action.lost:
-                    raise Violation(f"one rank is at {own.collectives[place]}, another has ended")
-                return False
-        return True
+        return all(other is not None and place < len(other.collectives) for other in locals_)
 
     def _faulty_steps(self, world: "World", rank: int, action: Any) -> Iterator["World"]:
         yield from self._steps(world, rank, action)
@@ -253,7 +263,8 @@ class Explorer:
         yield less.with_node(rank, None)
         if self.kinds[rank].absent:
             return
-        yield self._told(less, rank, Broken)
+        if self.breaks:
+            yield self._told(less, rank, Broken)
         if isinstance(action, Post):
             message = Message(self._key(rank, action.key), action.value, once=False)
             yield self._told(less, rank, None)
@@ -262,7 +273,7 @@ class Explorer:
         elif isinstance(action, Await):
             yield self._told(less, rank, VoteError)
         elif isinstance(action, Propose):
-            message = Message(self._key(rank, action.key), action.value, once=True)
+            message = self._proposal(rank, action)
             applied = self._arrived(less, message)
             yield self._told(less, rank, VoteError)
             yield self._told(applied, rank, VoteError)
@@ -279,8 +290,7 @@ class Explorer:
             if not there:
                 yield self._told(world, rank, None)
         elif isinstance(action, Propose):
-            message = Message(self._key(rank, action.key), action.value, once=True)
-            yield self._heard(self._arrived(world, message), rank, action.key)
+            yield self._heard(self._arrived(world, self._proposal(rank, action)), rank, action.key)
         elif isinstance(action, Replay):
             yield from (self._told(world, rank, verdict) for verdict in self.verdicts)
         elif isinstance(action, Install):
@@ -298,6 +308,12 @@ class Explorer:
         value = world.holds(self._key(rank, key))
         assert value is not None
         return self._told(world, rank, Heard(key, value))
+
+    def _proposal(self, rank: int, action: Propose) -> "Message":
+        value = action.value
+        if self.kinds[rank].words:
+            value = value.replace(b'"reason":"', b'"reason":"later_')
+        return Message(self._key(rank, action.key), value, once=True)
 
     def _key(self, rank: int, key: str) -> str:
         return f"{key}@{rank // self.group}"
@@ -322,8 +338,6 @@ class Explorer:
         reports = [local.action.report for local in ended if local.action.report is not None]
         if len({report.outcome is Outcome.REUSED for report in reports}) > 1:
             raise Violation(f"different decisions: {reports}")
-        if len({local.collectives for local in ended if not local.action.lost}) > 1:
-            raise Violation(f"different runs: {[local.collectives for local in ended]}")
         if world.faults == self.faults and len({report.vote.decision for report in reports if report.vote}) > 1:
             raise Violation(f"decisions told differently: {[report.vote for report in reports]}")
         self.endings |= {(report.outcome, report.reason) for report in reports}

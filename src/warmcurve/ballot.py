@@ -93,10 +93,11 @@ def read_offer(data: bytes, own: Identity, factors: Mapping[str, Any]) -> Offer 
     if not difference:
         return offer
     leaves = diff(offer.factors, factors)
-    unequal = (
-        f"{each.factor} {each.right or 'absent':.80}, the leader's {each.left or 'absent':.80}" for each in leaves
-    )
-    return "; ".join(unequal) or difference
+    named = [
+        f"{each.factor} {each.right or 'absent':.80}, the leader's {each.left or 'absent':.80}" for each in leaves[:3]
+    ]
+    more = [f"and {len(leaves) - len(named)} more"] if len(leaves) > len(named) else []
+    return "; ".join(named + more) or difference
 
 
 class _Opening(msgspec.Struct, frozen=True):

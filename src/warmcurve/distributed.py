@@ -5,39 +5,47 @@ Every rank of the group can reach it; rank 0 keeps it, or the launcher does. Nee
 
 import threading
 from collections.abc import Callable
-from itertools import count
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from torch.distributed import PrefixStore, distributed_c10d
+from torch.distributed import PrefixStore, Store, distributed_c10d
 
 from warmcurve.errors import VoteError
 
 T = TypeVar("T")
-_calibrations = count()
+ANSWER_S: Final = 5.0
+"""A call is answered in far less than a millisecond; after this long the store counts as failed."""
+MAX_BYTES: Final = 4 << 20
+"""torch's server closes the connection, which is the engine's own, at a value of more than 8 MiB
+(TCPStoreLibUvBackend.cpp of torch 2.13; measured).
+"""
 
 
 class DefaultStore:
-    """A key-value store (`register.KeyValue`) in a namespace of its own: the n-th that this process opens shares it
-    with the n-th of the others. A rank that has counted fewer meets a namespace whose decisions are made, none of
-    them with its vote, and so calibrates.
+    """A key-value store (`register.KeyValue`) in a namespace of its own: the n-th that this rank opens shares it with
+    the n-th of the others. Ranks count in the store itself. One that has counted fewer meets a namespace whose
+    decisions are made, none of them with its vote; one that has counted more meets nobody. Both calibrate.
 
     It shares the group's connection. A copy of its own (`Store.clone`) would need a new one, and where names cannot be
-    looked up the server answered nobody for 5 s while it accepted one.
+    looked up the server answered nobody for 5 s while it accepted one. Calls are made on a thread that can be left
+    behind, since a TCPStore waits for its server without a limit (TCPStore.cpp, `recv`).
 
-    Every call ends within `timeout_s`: a TCPStore waits for its server without a limit (TCPStore.cpp, `recv`), so
-    calls are made on a thread that can be left behind. Raises `VoteError`, here and from every method.
+    Raises `VoteError`, here and from every method.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        namespace = f"warmcurve/{next(_calibrations)}"
-        self._timeout_s = timeout_s
+    def __init__(self, rank: int, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
         self._broken: str | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         threading.Thread(target=self._work, name="warmcurve-vote", daemon=True).start()
-        self._store = self._call(lambda: PrefixStore(namespace, distributed_c10d._get_default_store()))  # noqa: SLF001
+        try:
+            self._store = self._call(lambda: _namespace(distributed_c10d._get_default_store(), rank))  # noqa: SLF001
+        except VoteError:
+            self.close()
+            raise
 
     def set(self, key: str, value: bytes) -> None:
+        _check(key, value)
         self._call(lambda: self._store.set(key, value.decode()))
 
     def get(self, key: str) -> bytes | None:
@@ -45,6 +53,7 @@ class DefaultStore:
         return self._call(lambda: self._store.get(key) if self._store.check([key]) else None)
 
     def compare_set(self, key: str, value: bytes) -> bytes:
+        _check(key, value)
         # An empty expectation stands for a key that is not there, for all kinds of stores.
         return bytes(self._call(lambda: self._store.compare_set(key, "", value.decode())))
 
@@ -61,9 +70,9 @@ class DefaultStore:
 
         self._calls.put(call)
         try:
-            value, error = answers.get(timeout=self._timeout_s)
+            value, error = answers.get(timeout=self._answer_s)
         except Empty:
-            self._broken = f"the process group's store did not answer within {self._timeout_s:g} s"
+            self._broken = f"the process group's store did not answer within {self._answer_s:g} s"
             raise VoteError(self._broken) from None
         if error is not None:
             raise VoteError(f"{type(error).__name__}: {error}") from error
@@ -83,3 +92,13 @@ class DefaultStore:
 
 
 def _stop() -> None: ...
+
+
+def _namespace(store: Store, rank: int) -> PrefixStore:
+    opened = store.add(f"warmcurve/opened/{rank}", 1)
+    return PrefixStore(f"warmcurve/{opened}", store)
+
+
+def _check(key: str, value: bytes) -> None:
+    if len(value) > MAX_BYTES:
+        raise VoteError(f"{key} has {len(value)} bytes, at most {MAX_BYTES}")

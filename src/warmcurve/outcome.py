@@ -205,13 +205,13 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Nothing, if rare. If it recurs, look at the connection between the nodes.",
     ),
     Reason.VOTE_UNAVAILABLE: Meaning(
-        "Several ranks take part in the calibration and the engine gives them no store to vote over, as with elastic "
-        "expert parallelism. Every rank calibrated as it does without warmcurve.",
+        "Several ranks take part in the calibration and there is no store that they alone share, as with elastic expert "
+        "parallelism or several engines in one process group. Every rank calibrated as it does without warmcurve.",
         "Nothing: such deployments cannot start warm yet.",
     ),
     Reason.VOTE_LOST: Meaning(
         "A rank voted for going on with stored curves and then could neither learn the decision nor take its vote "
-        "back. It stopped with an error, since running anything could have hung the other ranks.",
+        "back. It exited, since running anything could have hung the other ranks.",
         "Restart the deployment; look at the connection between the nodes, which failed during start-up.",
     ),
     Reason.NOTHING_CAPTURED: Meaning(

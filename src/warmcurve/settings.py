@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True):
         low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
         high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
         regret = _number(environment, "WARMCURVE_MAX_REGRET", default.max_regret, least=0, most=1)
-        timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=600)
+        timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=120)
         return cls(Limits(low, high, regret), flag(environment, "WARMCURVE_TRUST_GROUP"), timeout_s)
 
 

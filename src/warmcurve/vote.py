@@ -240,13 +240,12 @@ class Party:
         return Decision(Course.CALIBRATE, Reason.RANK_ABSENT, detail, rank)
 
     def _adopt(self, value: bytes) -> Decision:
-        try:
-            decision = msgspec.json.decode(value, type=Decision)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        decision = _read(value)
+        if decision is None:
             if self.bound:
-                raise VoteLost(f"rank {self.rank} voted to go on and cannot read the decision: {error}") from error
-            # Of another version, which cannot have gone on: that would have needed a vote of this rank.
-            decision = Decision(Course.CALIBRATE, Reason.VOTE_FAILED, f"an unreadable decision: {error}")
+                raise VoteLost(f"rank {self.rank} voted to go on and cannot read the decision: {value!r:.200}")
+            # Nobody can have gone on: that would have needed a vote of this rank.
+            decision = Decision(Course.CALIBRATE, Reason.VOTE_FAILED, f"an unreadable decision: {value!r:.200}")
         if decision.course is not Course.CALIBRATE and not self.bound:
             raise VoteLost(f"the others go on without the vote of rank {self.rank}")
         return self._follow(decision)
@@ -277,3 +276,21 @@ class Party:
 
     def _vote_key(self, rank: int) -> str:
         return f"{self.round}/vote/{rank}"
+
+
+class _Told(msgspec.Struct):
+    course: Course
+
+
+def _read(value: bytes) -> Decision | None:
+    try:
+        return msgspec.json.decode(value, type=Decision)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        if msgspec.json.decode(value, type=_Told).course is Course.CALIBRATE:
+            # In the words of a later version, whose reasons this one does not know.
+            return Decision(Course.CALIBRATE, Reason.RANKS_DIFFER, f"another version said {value!r:.200}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    return None

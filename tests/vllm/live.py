@@ -42,7 +42,6 @@ class Rank:
     tables: list[list[float]]
     runs: list[int]
     log: list[str]
-    seconds: float
 
     @property
     def report(self) -> dict[str, Any] | None:

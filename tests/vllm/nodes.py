@@ -33,7 +33,6 @@ CLONE_NEWNET = 0x40000000
 
 WITHOUT_PLUGIN = {"VLLM_PLUGINS": planted.PLUGIN}
 SWITCHED_OFF = {SWITCH: "0"}
-OTHER_FACTOR = {"NCCL_PLANTED": "1"}
 
 # On a build server namespaces that cannot be made are a failure: the promise is made for two machines.
 needs_root = pytest.mark.skipif(
@@ -79,10 +78,6 @@ class Node:
     def _reports(self) -> list[Path]:
         return sorted(self.store.glob("reports/*.json"))
 
-    def plant(self, fault: str) -> None:
-        """Whatever rank runs here has this fault."""
-        self.settings[planted.FAULTS_BY_RANK] = json.dumps({str(rank): fault for rank in range(2)})
-
     def install_version(self, version: str) -> None:
         """Lay another release of warmcurve onto this node: the one under test, by another name."""
         import warmcurve
@@ -122,11 +117,6 @@ class Node:
         assert self.process is not None
         if (code := self.process.poll()) is not None:
             raise NodeDied(f"{self.name} ended with {code}")
-
-    def wait(self, timeout: float) -> int:
-        """For a node that is meant to end by itself: its exit code."""
-        assert self.process is not None
-        return self.process.wait(timeout)
 
     def request(self, path: str, port: int, body: Any = None) -> bytes:
         """The answer to a request that is made on this node."""

@@ -4,26 +4,20 @@ vLLM loads `register` as one more plugin (`nodes.py` writes its entry point): it
 with or without warmcurve. Each fault patches modules for one calibration and is undone after it.
 """
 
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
 from typing import Any
 
 import pytest
 import scripted
-import standins
 
 from tests.vllm.booting import draft_ms, verify_ms
 
 PLUGIN = "planted"
-FAULTS_BY_RANK = "WARMCURVE_PLANTED"
-"""The environment variable with a JSON map from a rank to the name of its fault."""
 LATE_S = 9.0
-WORKER = "vllm.v1.worker.cpu_worker"
 
 Patch = pytest.MonkeyPatch
 _for_ever = ExitStack()
@@ -36,26 +30,6 @@ class Planted(Exception):
 def register() -> None:
     """Entry point of the group `vllm.general_plugins`."""
     _for_ever.enter_context(scripted.clock(scripted.CostModel(verify_ms, draft_ms)))
-    if FAULTS_BY_RANK in os.environ:
-        stand_in = standins.PATCHES[WORKER]
-
-        def both(module: Any) -> None:
-            stand_in(module)
-            _fault_while_warming_up(module)
-
-        standins.after_import.add(WORKER, both)
-
-
-def _fault_while_warming_up(module: Any) -> None:
-    # From outside of `capture_model`: one of the faults takes warmcurve's wrapper of it away.
-    warm_up = module.CPUWorker.compile_or_warm_up_model
-
-    @wraps(warm_up)
-    def faulty(self: Any) -> Any:
-        with planted(json.loads(os.environ[FAULTS_BY_RANK]).get(str(own_rank()))):
-            return warm_up(self)
-
-    module.CPUWorker.compile_or_warm_up_model = faulty
 
 
 def own_rank() -> int:
@@ -164,16 +138,6 @@ def without_the_plugin(patch: Patch) -> None:
         patch.setattr(GPUModelRunner, name, getattr(method, "__wrapped__", method))
 
 
-def decides_alone(patch: Patch) -> None:
-    """A hit that nobody agreed to: two runs, while the others calibrate. With stock vLLM the world hangs."""
-    from itertools import islice
-
-    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
-
-    batches = Manager.batches_to_profile
-    patch.setattr(Manager, "batches_to_profile", lambda self, sizes: islice(batches(self, sizes), 2))
-
-
 def killed_before_the_runs(patch: Patch) -> None:
     from warmcurve.vllm.seam import Seam
 
@@ -265,7 +229,6 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         no_store_to_vote_over,
         other_protocol,
         without_the_plugin,
-        decides_alone,
         killed_before_the_runs,
         killed_at_the_sentinels,
     )

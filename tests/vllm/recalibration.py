@@ -2,8 +2,6 @@
 
 import json
 import os
-import time
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,11 @@ class Recalibration:
         """One calibration of this rank, on its own disk and a scripted clock, as JSON. `boot` counts them on all ranks,
         also where a fault keeps warmcurve from counting.
         """
+        from torch.distributed import PrefixStore
+
         from warmcurve import distributed
 
-        distributed._calibrations = count(boot)
+        distributed._namespace = lambda store, rank: PrefixStore(f"boot/{boot}", store)
         rank = own_rank()
         cache = Path(disks) / f"rank{rank}"
         os.environ |= {"VLLM_CACHE_ROOT": str(cache), **environment}
@@ -33,7 +33,6 @@ class Recalibration:
         _release(self.model_runner)
         before = set(_reports(cache))
         costs = scripted.CostModel(verify_ms, draft_ms)
-        started = time.monotonic()
         with scripted.clock(costs) as clock, _logged() as log, planted(faults.get(str(rank))):
             self.model_runner.capture_model()
         tables = self.model_runner.adaptive_verification.cost_tables
@@ -44,7 +43,6 @@ class Recalibration:
                 "tables": [np.asarray(table).tolist() for table in tables],
                 "runs": [tokens for tokens, _, _ in clock.steps],
                 "log": log,
-                "seconds": time.monotonic() - started,
             }
         )
 

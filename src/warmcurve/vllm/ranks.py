@@ -21,7 +21,7 @@ logger = logging.getLogger("vllm.warmcurve")
 class Ranks:
     """This process' place among the ranks of one calibration. One object a calibration, on every rank."""
 
-    def __init__(self, rank: int, world: int, open_store: Callable[[float], KeyValue]) -> None:
+    def __init__(self, rank: int, world: int, open_store: Callable[[], KeyValue]) -> None:
         self.rank = rank
         self.world = world
         self._open_store = open_store
@@ -33,14 +33,14 @@ class Ranks:
 
         group = get_world_group()
         config = runner.vllm_config.parallel_config
-        return cls(group.rank_in_group, group.world_size, lambda timeout_s: _default_store(group, config, timeout_s))
+        return cls(group.rank_in_group, group.world_size, lambda: _default_store(group, config))
 
     def register(self, timeout_s: float) -> Register | None:
         """What to vote over, or None: for a world of one rank, and where nothing can be had."""
         if self.world == 1:
             return None
         try:
-            self._store = self._store or self._open_store(timeout_s)
+            self._store = self._store or self._open_store()
         except VoteError as error:
             logger.warning("warmcurve: no store to vote over (%s)", error.detail)
             return None
@@ -57,7 +57,7 @@ class Ranks:
             self._store.close()
 
 
-def _default_store(group: Any, config: Any, timeout_s: float) -> KeyValue:
+def _default_store(group: Any, config: Any) -> KeyValue:
     import torch.distributed
 
     from warmcurve.distributed import DefaultStore
@@ -65,6 +65,11 @@ def _default_store(group: Any, config: Any, timeout_s: float) -> KeyValue:
     # With elastic expert parallelism the ranks of vLLM's world come and go, outside torch's default group.
     if getattr(config, "enable_elastic_ep", False):
         raise VoteError("elastic expert parallelism has no process group of its world")
+    # A launcher of its own may put several engines into one world (`ExternalDP` in initialize_model_parallel).
+    if group.world_size != config.world_size_across_dp:
+        raise VoteError(
+            f"vLLM's world of {group.world_size} ranks is not the {config.world_size_across_dp} of one engine"
+        )
     if not torch.distributed.is_initialized() or torch.distributed.get_world_size() != group.world_size:
         raise VoteError("torch's default process group is not vLLM's world")
-    return DefaultStore(timeout_s)
+    return DefaultStore(group.rank_in_group)

@@ -25,8 +25,7 @@ class Reporter:
 
     def publish(self, report: BootReport) -> None:
         try:
-            # The other ranks' reports say the same; one line a boot is enough, but for a rank that stops.
-            if report.rank == 0 or report.reason is Reason.VOTE_LOST:
+            if report.rank == 0 or _speaks(report):
                 ordinary = report.outcome is not Outcome.UNRECORDED and report.reason is None
                 logger.log(logging.INFO if ordinary else logging.WARNING, "%s", report.log_line())
         except Exception as error:  # noqa: BLE001  the adapter's edge
@@ -41,6 +40,15 @@ class Reporter:
 
     def _failed(self, error: Exception) -> None:
         logger.warning("warmcurve: step=%s reason=%s (%s)", Step.REPORT, Reason.INTERNAL_ERROR, told(error))
+
+
+def _speaks(report: BootReport) -> bool:
+    """Whether a follower has something to say. One line a boot is enough: all decide the same, and the leader says it.
+    But a rank that stops must, and so must one for a leader that is not there.
+    """
+    decision = report.vote.decision if report.vote else None
+    silent = decision is not None and decision.reason is Reason.RANK_ABSENT and decision.rank == 0
+    return report.reason is Reason.VOTE_LOST or bool(silent and report.rank == 1)
 
 
 def told(error: BaseException) -> str:

@@ -17,6 +17,7 @@ that promised the others to follow and cannot (`VoteLost`) exits, as anything th
 import logging
 import os
 import random
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -73,9 +74,11 @@ def _stand_aside(reporter: Reporter, ranks: Ranks | None, settings: Settings, re
     try:
         if ranks is not None:
             vote = ranks.withdraw(reason, detail, settings.vote_timeout_s)
-            ranks.close()
     except Exception:
         logger.debug("warmcurve could not tell the other ranks", exc_info=True)
+    finally:
+        if ranks is not None:
+            ranks.close()
     reporter.publish(stood_aside(reason, detail, ranks, vote))
 
 
@@ -270,7 +273,10 @@ class Seam(AbstractContextManager[object]):
         profile = request.verified.profile
         try:
             self._vllm_curves(list(profile.draft.points()), list(profile.verify.points()))
-        except Exception as error:  # noqa: BLE001  whatever vLLM makes of them, it calibrates then
+        except Exception as error:
+            if self._ranks.world > 1 and "broadcast_object" in _frames(error):
+                # The others may be waiting in this broadcast, where no vote reaches them.
+                raise VoteLost(f"vLLM's broadcast of the curves failed: {told(error)}") from error
             return InstallRefused(told(error))
         return None
 
@@ -318,3 +324,8 @@ class Seam(AbstractContextManager[object]):
     def _finish(self, report: BootReport) -> None:
         self._report = report
         self._reporter.publish(report)
+
+
+def _frames(error: Exception) -> set[str]:
+    """The functions that an error came through."""
+    return {frame.name for frame in traceback.extract_tb(error.__traceback__)}
