@@ -205,7 +205,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Nothing, if rare. If it recurs, look at the connection between the nodes.",
     ),
     Reason.VOTE_UNAVAILABLE: Meaning(
-        "Several ranks take part in the calibration and there is no store that they alone share, as with elastic expert "
+        "Several ranks take part in the calibration and no store is theirs alone to vote over, as with elastic expert "
         "parallelism or several engines in one process group. Every rank calibrated as it does without warmcurve.",
         "Nothing: such deployments cannot start warm yet.",
     ),
