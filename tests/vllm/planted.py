@@ -138,10 +138,14 @@ def without_the_plugin(patch: Patch) -> None:
         patch.setattr(GPUModelRunner, name, getattr(method, "__wrapped__", method))
 
 
-def killed_before_the_runs(patch: Patch) -> None:
-    from warmcurve.vllm.seam import Seam
+def broadcast_fails(patch: Patch) -> None:
+    """vLLM's own, in which the other ranks of a tensor-parallel group wait for the curves."""
+    from vllm.distributed.parallel_state import GroupCoordinator
 
-    patch.setattr(Seam, "_decide", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+    def broadcast_object(*args: Any, **kwargs: Any) -> Any:
+        raise Planted("planted")
+
+    patch.setattr(GroupCoordinator, "broadcast_object", broadcast_object)
 
 
 def killed_at_the_sentinels(patch: Patch) -> None:
@@ -229,7 +233,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         no_store_to_vote_over,
         other_protocol,
         without_the_plugin,
-        killed_before_the_runs,
+        broadcast_fails,
         killed_at_the_sentinels,
     )
 }
