@@ -129,7 +129,7 @@ FIELDS: dict[str, Any] = {
     "kernel_config.ir_op_priority.rms_norm": ["vllm_c"],
     "kernel_config.linear_backend": "cutlass",
     "kernel_config.moe_backend": "triton",
-    "load_config.load_format": "dummy",
+    "load_config.load_format": "safetensors",
     "mamba_config.enable_stochastic_rounding": "maybe",
     "model_config.code_revision": "0123abc",
     "model_config.dtype": "float16",
