@@ -43,6 +43,14 @@ class Change:
         self.patch.setattr(target, "__class__", type("Other", (type(target),), {"__module__": "other"}))
 
 
+class Collective:
+    """One of vLLM's own collectives, as far as it is asked."""
+
+    def __init__(self, **facts: bool) -> None:
+        self.disabled = False
+        self.__dict__.update(facts)
+
+
 def _other_groups(change: Change) -> Any:
     (group,) = change.runner.attn_groups[0]
     spec = type(group.kv_cache_spec)
@@ -63,6 +71,13 @@ def _nccl(change: Change) -> None:
     from vllm.distributed.parallel_state import get_tp_group
 
     communicator = SimpleNamespace(pynccl_comm=SimpleNamespace(nccl_version=22703))
+    change.patch.setattr(get_tp_group(), "device_communicator", communicator)
+
+
+def _collectives(change: Change) -> None:
+    from vllm.distributed.parallel_state import get_tp_group
+
+    communicator = SimpleNamespace(ca_comm=Collective(fully_connected=True))
     change.patch.setattr(get_tp_group(), "device_communicator", communicator)
 
 
@@ -197,6 +212,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "engine.runner": lambda c: c.retype(c.runner),
     "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
     "placement.ranks": _world,
+    "placement.communicators": _collectives,
     "host": lambda c: c.patch.setattr("os.sched_getaffinity", lambda _: range(99)),
     "runtime.threads": lambda c: c.patch.setattr("torch.get_num_threads", lambda: 99),
     "runtime.python": lambda c: c.patch.setattr("platform.python_version_tuple", lambda: ("3", "99", "0")),
@@ -250,6 +266,19 @@ def test_another_value_is_another_fingerprint(runner: Any, name: str, monkeypatc
     twice = (f"{TWICE[name]}.",) if name in TWICE else ()
     assert [found for found in names if found == name or found.startswith(f"{name}.")]
     assert [found for found in names if found != name and not found.startswith((f"{name}.", *twice))] == []
+
+
+def test_a_kernel_that_a_layer_holds_is_told(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another kernel below a layer and its method of quantisation, both as they were, is another fingerprint."""
+    from vllm.model_executor.layers.linear import LinearBase
+
+    before = read(runner)
+    layer = next(each for each in runner.model.modules() if isinstance(each, LinearBase))
+    kernel = type("Kernel", (), {"__module__": "vllm.model_executor.kernels.linear"})()
+    monkeypatch.setattr(layer.quant_method, "kernel", kernel, raising=False)
+    found = [difference.factor for difference in diff(before, read(runner))]
+    assert [name for name in found if "quant_method.kernel=vllm.model_executor.kernels.linear.Kernel" in name]
+    assert [name for name in found if not name.startswith("target.modules.")] == []
 
 
 def test_every_factor_is_changed_by_a_test() -> None:

@@ -160,7 +160,8 @@ EXCLUDED: Final = (
     _leave(Kind.LIFE_CYCLE, "how weights, memory plans and compiled code are fetched and kept",
           """COMPILE_CACHE_SAVE_FORMAT DISABLE_COMPILE_CACHE ENABLE_STARTUP_PLAN FASTSAFETENSORS_QUEUE_SIZE
           LORA_RESOLVER_HF_REPO_LIST TRITON_JIT_WARMUP_NUM_THREADS USE_MODELSCOPE"""),
-    leave(Kind.DEVICE_CHOICE, "which devices, boards or slices",
+    leave(Kind.DEVICE_CHOICE, "which boards or slices: what they are stands under device, how they are linked under "
+          "placement.communicators",
           """CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ASCEND_RT_VISIBLE_DEVICES
           ASCEND_VISIBLE_DEVICES ZE_AFFINITY_MASK"""),
     leave(Kind.DEVICE_CHOICE, "which network cards; vLLM sets some of them worker by worker",
