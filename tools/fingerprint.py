@@ -12,7 +12,7 @@ from warmcurve.vllm.factors import FACTORS, PACKAGES
 from warmcurve.vllm.releases import KNOWN
 from warmcurve.vllm.review import KINDS, Exclusion
 from warmcurve.vllm.sections import SECTIONS
-from warmcurve.vllm.variables import BY_CONTENT, COUNTED, EXCLUDED, FAMILIES, FORMS, OURS
+from warmcurve.vllm.variables import BY_CONTENT, BY_NAMES, COUNTED, EXCLUDED, FAMILIES, FORMS, LISTS_OF_FILES, OURS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "fingerprint.md"
 _RELEASES = sorted(KNOWN)
@@ -81,8 +81,10 @@ def _environment() -> Iterator[str]:
     yield f"\n### Variables of vLLM that count\n\nEach begins with `{OURS}`.\n"
     yield _names(sorted(name.removeprefix(OURS) for name in COUNTED))
     yield "### Variables that count by the content of what they name\n"
-    yield "The SHA-256 of the file, or of each file of the folder, not the path.\n"
-    yield _names(BY_CONTENT)
+    yield "The SHA-256 of the file, or of each file of the folder, not the path; null where nothing is.\n"
+    yield _names((*BY_CONTENT, *(f"{prefix}*" for prefix in LISTS_OF_FILES)))
+    yield "By the names of the folder's files alone:\n"
+    yield _names(BY_NAMES)
     yield "### Variables that are excluded by name\n"
     yield from _table(EXCLUDED)
     yield "### Forms of names that are excluded\n"

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from warmcurve.errors import FactorError
 from warmcurve.fingerprint import diff, fingerprint
-from warmcurve.vllm import factors, releases
+from warmcurve.vllm import environment, factors, releases
 from warmcurve.vllm.device import device_of
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
@@ -79,6 +80,12 @@ def _collectives(change: Change) -> None:
 
     communicator = SimpleNamespace(ca_comm=Collective(fully_connected=True))
     change.patch.setattr(get_tp_group(), "device_communicator", communicator)
+
+
+def _nccl_file() -> Path:
+    file = Path(tempfile.mkdtemp()) / "nccl.conf"
+    file.write_text("NCCL_ALGO=Ring")
+    return file
 
 
 def _world(change: Change) -> None:
@@ -213,6 +220,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
     "placement.ranks": _world,
     "placement.communicators": _collectives,
+    "runtime.nccl_settings": lambda c: c.patch.setattr(environment, "_own_files", lambda: (_nccl_file(),)),
     "host": lambda c: c.patch.setattr("os.sched_getaffinity", lambda _: range(99)),
     "runtime.threads": lambda c: c.patch.setattr("torch.get_num_threads", lambda: 99),
     "runtime.python": lambda c: c.patch.setattr("platform.python_version_tuple", lambda: ("3", "99", "0")),
@@ -298,6 +306,13 @@ def _moved(change: Change, path: Path) -> None:
     change.set(change.config.speculative_config, "model", str(path / "linked"))
 
 
+def _another_configuration_path(change: Change, path: Path) -> None:
+    """The configuration alone, beside the weights."""
+    (path / "configuration").mkdir()
+    shutil.copy(engine.MODELS / "target" / "config.json", path / "configuration")
+    change.set(change.config.model_config, "hf_config_path", str(path / "configuration"))
+
+
 def _same_preload(change: Change, path: Path) -> None:
     """A library that is to be preloaded for other processes, and is not in this one."""
     change.patch.setenv("LD_PRELOAD", f"{os.environ.get('LD_PRELOAD', '')}:{path}/libnone.so")
@@ -319,6 +334,7 @@ def _unseen(field: str, value: Any) -> Callable[[Change, Path], None]:
 # What → a change of it that makes no difference.
 SAME: dict[str, Callable[[Change, Path], None]] = {
     "paths of the models": _moved,
+    "where the configuration lies": _another_configuration_path,
     "the working directory": lambda c, path: c.patch.chdir(path),
     "the process": lambda c, _: c.patch.setattr("os.getpid", lambda: 1),
     "the host's name": lambda c, _: c.patch.setattr("socket.gethostname", lambda: "another"),
@@ -343,6 +359,10 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
             "CUDA_VISIBLE_DEVICES",
             "NCCL_DEBUG",
             "NCCL_IB_HCA",
+            "OMP_PLACES",
+            "KMP_AFFINITY",
+            "GOMP_CPU_AFFINITY",
+            "CCL_WORKER_AFFINITY",
             "GLOO_SOCKET_IFNAME",
             "TORCHINDUCTOR_CACHE_DIR",
             "TRITON_CACHE_DIR",
@@ -383,6 +403,16 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
         }.items()
     },
 }
+
+
+def test_which_cores_are_bound_is_not_keyed(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that are given as many cores, others of them, read the same; with fewer they do not."""
+    told = []
+    for cores in ("0-3|4-7", "8-11|0,1,2,3", "0-3|4-6"):
+        monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", cores)
+        told.append(read(runner))
+    assert diff(told[0], told[1]) == ()
+    assert [each.factor for each in diff(told[1], told[2])] == ["runtime.environment.VLLM_CPU_OMP_THREADS_BIND"]
 
 
 @pytest.mark.parametrize("what", SAME)

@@ -221,6 +221,9 @@ FACTORS: Final = (
            "kernels that come with other packages", _packages),
     Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
            optional=True),
+    Factor(environment.SETTINGS, "of ~/.nccl.conf and /etc/nccl.conf the variables that count as those of the "
+           "environment do", "NCCL reads them like its variables", lambda _: environment.nccl_settings(),
+           optional=True),
     Factor(environment.NAME, "os.environ, by the reviewed families below",
            "variables that choose kernels, collectives, compilers", lambda s: environment.factors(s.variables)),
     Factor("runtime.preloaded", "LD_PRELOAD, of which the base names of the libraries that /proc/self/maps holds",

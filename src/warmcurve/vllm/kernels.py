@@ -32,7 +32,7 @@ def factors(model: Any) -> dict[str, Value]:
 def _held(owner: Any, depth: int) -> Iterator[str]:
     # Slots and C++ objects have no fields to ask for.
     for name, value in getattr(owner, "__dict__", {}).items():
-        kind = type(value)
+        kind: Any = type(value)
         if name in _FLAGS:
             yield f"{name}={bool(value)}"
         elif isinstance(value, Enum):

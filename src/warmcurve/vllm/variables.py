@@ -37,11 +37,24 @@ PREFIXES: Final = tuple(prefix for prefixes in FAMILIES.values() for prefix in p
 BY_CONTENT: Final = (
     "VLLM_TUNED_CONFIG_FOLDER",
     "HIPBLASLT_TUNING_OVERRIDE_FILE",
+    "MSCCL_ALGO_DIR",
     "NCCL_CONF_FILE",
     "NCCL_GRAPH_FILE",
     "NCCL_TOPO_FILE",
+    "NCCL_TUNER_CONFIG_FILE",
+    "PYTORCH_TUNABLEOP_FILENAME",
+    "TRITON_PTXAS_BLACKWELL_PATH",
+    "TRITON_PTXAS_PATH",
 )
-"""Count by what the file says, or each file of the folder: tuned kernels, and settings and topology of collectives."""
+"""Count by what the file says, or each file of the folder: tuned kernels, assemblers, and settings, algorithms and
+topology of collectives."""
+
+LISTS_OF_FILES: Final = ("AITER_CONFIG_",)
+"""Each of a family names one file, or several: https://github.com/ROCm/aiter/blob/main/aiter/jit/core.py"""
+
+BY_NAMES: Final = ("HIPBLASLT_TENSILE_LIBPATH", "ROCBLAS_TENSILE_LIBPATH")
+"""Count by the names of the folder's files, which are compiled kernels of gigabytes: what is there, and for which
+device."""
 
 
 def _ours(names: str) -> tuple[str, ...]:
@@ -166,7 +179,8 @@ EXCLUDED: Final = (
           ASCEND_VISIBLE_DEVICES ZE_AFFINITY_MASK"""),
     leave(Kind.DEVICE_CHOICE, "which network cards; vLLM sets some of them worker by worker",
           "NCCL_IB_HCA NVSHMEM_HCA_LIST NVSHMEM_HCA_PE_MAPPING UCX_NET_DEVICES"),
-    leave(Kind.DEVICE_CHOICE, "which cores", "GOMP_CPU_AFFINITY"),
+    leave(Kind.DEVICE_CHOICE, "which cores; vLLM sets them worker by worker. How many there are stands under "
+          "runtime.threads and host", "CCL_WORKER_AFFINITY GOMP_CPU_AFFINITY KMP_AFFINITY OMP_PLACES"),
     leave(Kind.NAME, "a host, or a group of ranks", "NCCL_COMM_ID NCCL_HOSTID NVSHMEM_UID_SESSION_ID"),
     leave(Kind.LOGGING, "logs",
           """KMP_SETTINGS KMP_VERSION NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NVSHMEM_DEBUG NVSHMEM_DEBUG_FILE
