@@ -7,12 +7,24 @@ from pathlib import Path
 import pytest
 
 from warmcurve.errors import FactorError
-from warmcurve.vllm.environment import counts, factors, nccl_settings, preloaded, unreviewed
-from warmcurve.vllm.variables import BY_CONTENT, BY_NAMES, COUNTED, EXCLUDED, FORMS, PREFIXES
+from warmcurve.vllm.environment import counts, factors, has_form, nccl_settings, preloaded, unreviewed
+from warmcurve.vllm.variables import BY_CONTENT, BY_NAMES, COUNTED, EXCLUDED, FORMS, PREFIXES, SINGLE, UNRELATED
 
 COUNT = [
     *sorted(COUNTED),
+    *SINGLE,
     *BY_CONTENT,
+    *BY_NAMES,
+    "AITER_CONFIG_GEMM_A4W4",
+    "MORI_SHMEM_HEAP_SIZE",
+    "FLA_USE_TMA",
+    "TILELANG_X",
+    "NVCC_PREPEND_FLAGS",
+    "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
+    "INKLING_SPLIT_KV",
+    "LAMPORT_RS_SCONV",
+    "GDN_RECOMPUTE_SUPPRESS_LEVEL",
+    "VLLM_A_NUMBER_OF_TOKENS",
     "VLLM_ATTENTION_BACKEND",
     "VLLM_A_SWITCH_OF_TOMORROW",
     "VLLM_USE_FLASHINFER_SAMPLER",
@@ -39,6 +51,18 @@ COUNT = [
     "MALLOC_ARENA_MAX",
 ]
 DO_NOT = [
+    *(name for exclusion in UNRELATED for name in exclusion.names),
+    "VLLM_POD_NAME",
+    "VLLM_POD_UID",
+    "FLASHINFER_WORKSPACE_BASE",
+    "TORCHX_JOB_ID",
+    "TORCHX_TRACKERS",
+    "TORCH_TRACE",
+    "NCCL_MNNVL_UUID",
+    "VLLM_SOME_API_KEYS",
+    "VLLM_SOME_ACCESS_TOKENS",
+    "VLLM_SOME_PASSWD",
+    "VLLM_SOME_AUTH",
     *(name for exclusion in EXCLUDED for name in exclusion.names),
     "LD_LIBRARY_PATH",
     "HOME",
@@ -83,6 +107,10 @@ def test_what_says_where_does_not_count(name: str) -> None:
 def test_reviews_do_not_contradict() -> None:
     """No variable stands in two lists, each excluded one would count otherwise, and each form excludes what would."""
     left_out = [name for exclusion in EXCLUDED for name in exclusion.names]
+    unrelated = [name for exclusion in UNRELATED for name in exclusion.names]
+    assert [name for name in unrelated if name.startswith(PREFIXES) or name in SINGLE] == []
+    assert len(set(unrelated)) == len(unrelated)
+    assert [name for name in SINGLE if name.startswith(PREFIXES) and not has_form(name)] == []
     assert len(set(left_out)) == len(left_out)
     assert not COUNTED & set(left_out)
     assert not set(BY_CONTENT) & set(left_out)

@@ -14,7 +14,17 @@ from typing import Final
 
 from warmcurve.fingerprint import Value
 from warmcurve.vllm.reading import Reading
-from warmcurve.vllm.variables import BY_CONTENT, BY_NAMES, COUNTED, EXCLUDED, FORMS, LISTS_OF_FILES, OURS, PREFIXES
+from warmcurve.vllm.variables import (
+    BY_CONTENT,
+    BY_NAMES,
+    COUNTED,
+    EXCLUDED,
+    FORMS,
+    LISTS_OF_FILES,
+    OURS,
+    PREFIXES,
+    SINGLE,
+)
 
 NAME: Final = "runtime.environment"
 SETTINGS: Final = "runtime.nccl_settings"
@@ -30,7 +40,7 @@ def factors(environment: Mapping[str, str]) -> dict[str, Value]:
 
 def counts(name: str) -> bool:
     """Whether a variable enters the fingerprint."""
-    if name in COUNTED or _names_files(name):
+    if name in COUNTED or name in SINGLE or _names_files(name):
         return True
     return name.startswith(PREFIXES) and name not in _LEFT_OUT and not has_form(name)
 

