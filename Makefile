@@ -46,18 +46,20 @@ serve-vllm: overlay ## the real `vllm serve` on tiny models until Ctrl-C, warm f
 	@vllm=$$($(ENVIRONMENT))
 	exec env $(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/vllm_cpu/command_line.py "$(PORT)" "$(CACHE)"
 
-test-releases: overlay ## the warm boot, and the review of the configuration, on every supported release of vLLM
+test-releases: overlay ## the warm boot on every supported release of vLLM; the fingerprint's own tests on the newest
 	@vllm=$$($(ENVIRONMENT))
 	table=; failed=0
 	for version in $(RELEASES); do
 	  path="$(VLLM_PATH)"
 	  [ "$$version" = 0.32.0 ] || path="$$(.venv/bin/python tools/releases.py $$version):$$path"
+	  tests=test_warm_boot
+	  [ "$$version" != "$(lastword $(RELEASES))" ] || tests="test_warm_boot test_factors test_configuration test_places"
 	  result=passed
-	  $(VLLM) VLLM_TARGET_DEVICE=cpu PYTHONPATH="$$path" "$$vllm/bin/python" $(VLLM_PYTEST) tests/vllm/test_warm_boot.py \
-	    || { result=failed; failed=1; }
-	  table+="$$version  $$result"$$'\n'
+	  $(VLLM) VLLM_TARGET_DEVICE=cpu PYTHONPATH="$$path" "$$vllm/bin/python" $(VLLM_PYTEST) \
+	    $$(printf 'tests/vllm/%s.py ' $$tests) || { result=failed; failed=1; }
+	  table+="$$version  $$result  $$tests"$$'\n'
 	done
-	printf '\nvLLM    tests/vllm/test_warm_boot.py\n%s' "$$table"
+	printf '\nvLLM    result  tests\n%s' "$$table"
 	exit $$failed
 
 bench-startup: overlay ## vLLM's own start-up benchmark, with warmcurve off and on

@@ -7,12 +7,23 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from warmcurve.vllm import configuration, environment
-from warmcurve.vllm.factors import FACTORS, PACKAGES
+from warmcurve.vllm import configuration, environment, packages
+from warmcurve.vllm.factors import FACTORS
 from warmcurve.vllm.releases import KNOWN
 from warmcurve.vllm.review import KINDS, Exclusion
 from warmcurve.vllm.sections import SECTIONS
-from warmcurve.vllm.variables import BY_CONTENT, COUNTED, EXCLUDED, FAMILIES, FORMS, OURS
+from warmcurve.vllm.variables import (
+    BY_CONTENT,
+    BY_NAMES,
+    COUNTED,
+    EXCLUDED,
+    FAMILIES,
+    FORMS,
+    LISTS_OF_FILES,
+    OURS,
+    SINGLE,
+    UNRELATED,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "fingerprint.md"
 _RELEASES = sorted(KNOWN)
@@ -53,7 +64,9 @@ def _factors() -> Iterator[str]:
         mark = " *optional*" if factor.optional else ""
         yield f"| `{factor.name}`{mark} | {factor.where} | {factor.why} |"
     yield "\nThe packages of `runtime.packages`, as far as they are installed:\n"
-    yield _names(PACKAGES)
+    yield _names(packages.COUNTED)
+    yield "Left out, though vLLM asks for them:\n"
+    yield from _table(packages.EXCLUDED)
 
 
 def _kinds() -> Iterator[str]:
@@ -78,13 +91,20 @@ def _environment() -> Iterator[str]:
     yield "vLLM's own were reviewed one by one.\n"
     yield "| family | names beginning with |\n|---|---|"
     yield from (f"| {what} | {_quoted(prefixes)} |" for what, prefixes in FAMILIES.items())
-    yield f"\n### Variables of vLLM that count\n\nEach begins with `{OURS}`.\n"
+    yield "\nThese count as well, alone:\n"
+    yield _names(SINGLE)
+    yield f"### Variables of vLLM that count\n\nEach begins with `{OURS}`.\n"
     yield _names(sorted(name.removeprefix(OURS) for name in COUNTED))
     yield "### Variables that count by the content of what they name\n"
-    yield "The SHA-256 of the file, or of each file of the folder, not the path.\n"
-    yield _names(BY_CONTENT)
+    yield "The SHA-256 of the file, or of each file of the folder, not the path; null where nothing is.\n"
+    yield _names((*BY_CONTENT, *(f"{prefix}*" for prefix in LISTS_OF_FILES)))
+    yield "By the names of the folder's files alone:\n"
+    yield _names(BY_NAMES)
     yield "### Variables that are excluded by name\n"
     yield from _table(EXCLUDED)
+    yield "### Variables outside the families that vLLM reads\n"
+    yield "None of them counts, nor one that has a form of those below.\n"
+    yield from _table(UNRELATED)
     yield "### Forms of names that are excluded\n"
     yield "| kind | form | why |\n|---|---|---|"
     for form in FORMS:

