@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-fingerprint clean overlay
+.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -72,6 +72,9 @@ bench-vote: overlay ## what the votes of a warm boot cost; RANKS=8
 
 bench-serving: .venv/.installed ## the embedded engine at four loads, in every mode, as ratios
 	@.venv/bin/python bench/serving.py
+
+bench-trust: .venv/.installed ## what a confirmed curve is worth: writes docs/trust.md; some minutes
+	@.venv/bin/python bench/trust.py --docs docs
 
 bench-fingerprint: overlay ## what reading the factors of a live vLLM costs, and the import hook where nothing calibrates
 	@vllm=$$($(ENVIRONMENT))

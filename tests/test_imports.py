@@ -17,7 +17,7 @@ FLOORS = (
     {"errors"},
     {"profile", "_files"},
     {"sentinel", "calibration", "fingerprint", "planner", "vote"},
-    {"settings", "report", "ballot", "register", "distributed"},
+    {"settings", "report", "ballot", "register", "distributed", "workload"},
     {"entry"},
     {"store"},
     {"explain"},
@@ -28,7 +28,7 @@ FLOORS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ENGINES = {"vllm", "embedded", "testing", "cli"}
-CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "distributed"})
+CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "workload", "distributed"})
 
 
 def _module(path: Path) -> str:

@@ -101,16 +101,25 @@ def allocate(batch: Batch, budget: int) -> Integers:
     return np.bincount(taken // chances.shape[1], minlength=len(chances)).astype(np.int64)
 
 
-def regret(true: CostProfile, stored: CostProfile, batches: Sequence[Batch]) -> float:
-    """The share of throughput lost, 0 to 1, where steps are planned with `stored` and cost what `true` says.
+def losses(true: CostProfile, stored: CostProfile, batches: Sequence[Batch]) -> Floats:
+    """The share of throughput, 0 to 1, that each batch loses where it is planned with `stored` and costs what `true`
+    says. Nothing is lost where no budget yields a token.
 
-    The mean over batches of 1 - rate reached / best rate; 0 where both profiles lead to the same budgets.
+    If every true cost is m to M times the stored one, none is above 1 - m / M. That all points are is enough up to the
+    last point of each curve. Past it the last slope goes on, so there the ratio of the slopes must lie in [m, M] as
+    well, and so must 1 where a cost of less than 1e-6 ms is raised to that.
     """
-    requests = max(len(batch.drafts) for batch in batches)
-    tokens = max(batch.base_tokens + int(batch.drafts.sum()) for batch in batches)
+    requests = max((len(batch.drafts) for batch in batches), default=0)
+    tokens = max((batch.base_tokens + int(batch.drafts.sum()) for batch in batches), default=0)
     truth, belief = (cost_tables(profile, requests, tokens) for profile in (true, stored))
-    losses = []
-    for batch in batches:
-        real = rates(truth, batch)
-        losses.append(1 - real[draft_budget(belief, batch)] / real.max())
-    return float(np.mean(losses))
+    return np.array([_loss(rates(truth, batch), draft_budget(belief, batch)) for batch in batches], np.float64)
+
+
+def regret(true: CostProfile, stored: CostProfile, batches: Sequence[Batch]) -> float:
+    """The mean of `losses`; 0 where both profiles lead to the same budgets, and for no batch at all."""
+    return float(np.mean(losses(true, stored, batches))) if batches else 0.0
+
+
+def _loss(real: Floats, budget: int) -> float:
+    best = real.max()
+    return float(1 - real[budget] / best) if best > 0 else 0.0

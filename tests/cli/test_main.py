@@ -19,7 +19,7 @@ from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Reason
 from warmcurve.store import DirectoryStore
 
-COMMANDS = [("ls",), ("show", "abcd"), ("verify",), ("explain",), ("diff", "abcd", "abce")]
+COMMANDS = [("ls",), ("show", "abcd"), ("verify",), ("explain",), ("diff", "abcd", "abce"), ("compare", "abcd", "abce")]
 
 
 def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,8 @@
 """The command line: look at entries, never change them.
 
-Exit codes: 0 all is well, 1 a finding (a damaged or missing entry, factors that differ), 2 a usage error, 3 the
-environment (a store that was named and does not exist, is unsafe or cannot be read; a setting that cannot be
-understood; a file to compare or explain that cannot be read).
+Exit codes: 0 all is well, 1 a finding (a damaged or missing entry, factors that differ, curves that cost too much), 2 a
+usage error, 3 the environment (a store that was named and does not exist, is unsafe or cannot be read; a setting that
+cannot be understood; a file to compare or explain that cannot be read).
 """
 
 import io
@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from warmcurve._version import __version__
+from warmcurve.cli.compare import compare_command
 from warmcurve.cli.demo import demo_command
 from warmcurve.cli.diff import diff_command
 from warmcurve.cli.explain import explain_command
@@ -53,6 +54,7 @@ Examples:
   warmcurve verify
   warmcurve explain
   warmcurve diff 3f9a 7065
+  warmcurve compare 3f9a 7065
   warmcurve demo
 \b
 Exit codes: 0 ok, 1 a finding, 2 usage, 3 environment.""",
@@ -62,6 +64,7 @@ def main() -> None:
     """Look at the stored cost curves of adaptive verification, and see them at work."""
 
 
+main.add_command(compare_command)
 main.add_command(demo_command)
 main.add_command(diff_command)
 main.add_command(explain_command)

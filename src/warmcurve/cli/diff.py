@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import click
 
 from warmcurve import explain
-from warmcurve.cli.inspection import Inspection, inspect_file, read_file
+from warmcurve.cli.inspection import inspect_file, read_file
 from warmcurve.cli.location import open_store, store_option
 from warmcurve.cli.output import Unreadable, clean, document, json_option
 from warmcurve.cli.reports import named_report
 from warmcurve.cli.show import PREFIX, NoSuchEntry, find
+from warmcurve.entry import Entry
 from warmcurve.errors import StoreError
 from warmcurve.fingerprint import Difference, diff, fingerprint
 
@@ -90,33 +91,41 @@ def grouped(differences: Iterable[Difference], indent: str = "") -> Iterator[str
 
 
 def _side(text: str, name: str, directory: Path | None) -> Side:
-    if PREFIX.fullmatch(text.lower()):
-        return _stored(text.lower(), name, directory)
-    path = Path(text)
-    if not text or not _exists(path):
-        raise click.BadParameter(f"{clean(text)!r} is neither 4 to 64 hexadecimal digits nor a file.", param_hint=name)
-    if _is_entry(path):
-        return _entry(inspect_file(path))
-    report = named_report(path)
-    if report.factors is None:
-        hint = "Only the report of a miss keeps factors; a hit's are those of its entry, named by its digest."
-        raise Unreadable(f"{path}: the report holds no factors", hint)
-    return Side("report", path, fingerprint(report.factors), report.factors, None)
+    if not _is_digest(text) and not _is_entry(path := _existing(text, name)):
+        report = named_report(path)
+        if report.factors is None:
+            hint = "Only the report of a miss keeps factors; a hit's are those of its entry, named by its digest."
+            raise Unreadable(f"{path}: the report holds no factors", hint)
+        return Side("report", path, fingerprint(report.factors), report.factors, None)
+    path, entry = named_entry(text, name, directory)
+    return Side("entry", path, entry.digest, entry.factors, entry.conditions)
 
 
-def _stored(prefix: str, name: str, directory: Path | None) -> Side:
-    try:
-        return _entry(find(open_store(directory), prefix, name))
-    except NoSuchEntry as error:
-        # Exit code 1 would say that they differ.
-        raise click.BadParameter(error.message, param_hint=name) from error
-
-
-def _entry(item: Inspection) -> Side:
+def named_entry(text: str, name: str, directory: Path | None) -> tuple[Path, Entry]:
+    """The stored entry whose digest begins so, or the one in a file. Raises `Unreadable`, and click's error."""
+    if _is_digest(text):
+        try:
+            item = find(open_store(directory), text.lower(), name)
+        except NoSuchEntry as error:
+            # Exit code 1 would say that they differ.
+            raise click.BadParameter(error.message, param_hint=name) from error
+    else:
+        item = inspect_file(_existing(text, name))
     if item.entry is None:
-        error = item.located()
-        raise Unreadable(str(error), error.hint())
-    return Side("entry", item.path, item.entry.digest, item.entry.factors, item.entry.conditions)
+        damage = item.located()
+        raise Unreadable(str(damage), damage.hint())
+    return item.path, item.entry
+
+
+def _is_digest(text: str) -> bool:
+    return PREFIX.fullmatch(text.lower()) is not None
+
+
+def _existing(text: str, name: str) -> Path:
+    """The path; raises click's error where there is nothing."""
+    if not text or not _exists(Path(text)):
+        raise click.BadParameter(f"{clean(text)!r} is neither 4 to 64 hexadecimal digits nor a file.", param_hint=name)
+    return Path(text)
 
 
 def _exists(path: Path) -> bool:
