@@ -405,6 +405,22 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
 }
 
 
+def test_a_fitted_length_is_keyed_roughly(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --max-model-len auto a little more memory is the same, unless the dummy contexts are clamped by it."""
+    config = runner.vllm_config.model_config
+    monkeypatch.setattr(config, "original_max_model_len", -1)
+    told = []
+    for length in (70_000, 80_000):
+        monkeypatch.setattr(config, "max_model_len", length)
+        monkeypatch.setattr(runner, "max_model_len", length)
+        told.append(read(runner))
+    assert diff(*told) == ()
+    monkeypatch.setattr("vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN", 90_000, raising=False)
+    before = read(runner)
+    monkeypatch.setattr(runner, "max_model_len", 70_000)
+    assert [each.factor for each in diff(before, read(runner))] == ["scheduler.max_model_len"]
+
+
 def test_which_cores_are_bound_is_not_keyed(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that are given as many cores, others of them, read the same; with fewer they do not."""
     told = []

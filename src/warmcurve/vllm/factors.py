@@ -119,6 +119,13 @@ def _context_len(_: Subject) -> int:
     return int(envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN)
 
 
+def _max_model_len(subject: Subject) -> Value:
+    longest = int(subject.runner.max_model_len)
+    if longest < _context_len(subject):
+        return longest
+    return configuration.length(subject.config.model_config, longest)
+
+
 def _wraps(subject: Subject) -> list[bool]:
     """Per KV group, whether the dummy contexts of the largest batch outgrow the pool, and so share their blocks."""
     runner = subject.runner
@@ -230,8 +237,8 @@ FACTORS: Final = (
            lambda s: s.runner.max_num_reqs),
     Factor("scheduler.max_tokens", "runner.max_num_tokens", "where the eager tail ends",
            lambda s: s.runner.max_num_tokens),
-    Factor("scheduler.max_model_len", "runner.max_model_len", "it clamps the dummy contexts",
-           lambda s: s.runner.max_model_len),
+    Factor("scheduler.max_model_len", "runner.max_model_len; the power of two above it where vLLM fitted it to the "
+           "free memory and it clamps nothing", "it clamps the dummy contexts", _max_model_len),
     Factor("sampler", "classes of runner.sampler and runner.rejection_sampler", "how tokens are drawn and accepted",
            lambda s: [class_of(s.runner.sampler), class_of(s.runner.rejection_sampler)]),
     Factor("graphs.mode", "runner.cudagraph_manager.cudagraph_mode", "which batches replay a graph",
