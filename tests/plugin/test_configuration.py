@@ -69,7 +69,7 @@ def _model(length: int, asked: int | None) -> Any:
 
 
 def test_a_length_that_was_fitted_to_the_memory_counts_roughly() -> None:
-    """What is free varies from boot to boot; a length that was asked for, or derived from the model, counts as it is."""
+    """What is free varies from boot to boot; one that was asked for, or is the model's, counts as it is."""
     fitted = [configuration.factors(_model(length, -1))["max_model_len"] for length in (40_000, 65_536, 65_537)]
     assert fitted == [{"fitted": 65_536}, {"fitted": 65_536}, {"fitted": 131_072}]
     for asked in (None, 40_000):

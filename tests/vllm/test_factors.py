@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from warmcurve.errors import FactorError
 from warmcurve.fingerprint import diff, fingerprint
-from warmcurve.vllm import environment, factors, releases
+from warmcurve.vllm import environment, factors, plugins, releases, toolchain
 from warmcurve.vllm.device import device_of
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
@@ -216,6 +217,8 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     **{f"runtime.environment.{name}": _environment(name, value) for name, value in VARIABLES.items()},
     "engine.vllm.version": lambda c: c.patch.setattr("vllm.__version__", "9.9"),
     "engine.profiler": lambda c: c.patch.setattr(releases, "_MEASURED", {}),
+    "engine.plugins": lambda c: c.patch.setattr(plugins, "_installed", lambda: [EntryPoint("a", "a:b", "group")]),
+    "runtime.toolchain.nvcc": lambda c: c.patch.setattr(toolchain, "nvcc", lambda _: "99.9"),
     "engine.runner": lambda c: c.retype(c.runner),
     "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
     "placement.ranks": _world,

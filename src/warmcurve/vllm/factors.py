@@ -13,6 +13,8 @@ Left out on purpose: the exact free memory and number of KV blocks, which vary f
 
 - FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen while the engine warms up, in no object of it;
 - the placement of experts after rebalancing: it follows requests, and no calibration has seen one;
+- the links between boards where none of vLLM's own collectives looked at them (`--disable-custom-all-reduce`), and
+  between nodes: which network cards and interfaces serve them is excluded, since it differs from node to node;
 - the resolved revision of a hub model: its files' content is keyed instead.
 """
 
@@ -26,7 +28,17 @@ import msgspec
 from warmcurve.errors import FactorError, WarmcurveError
 from warmcurve.fingerprint import Value
 from warmcurve.outcome import Reason
-from warmcurve.vllm import communicators, configuration, environment, kernels, models, packages, releases
+from warmcurve.vllm import (
+    communicators,
+    configuration,
+    environment,
+    kernels,
+    models,
+    packages,
+    plugins,
+    releases,
+    toolchain,
+)
 from warmcurve.vllm.device import Cpu, Device
 from warmcurve.vllm.plain import class_of, plain
 
@@ -164,6 +176,9 @@ FACTORS: Final = (
            "what a dummy run does and what is timed of it", lambda _: releases.measured()),
     Factor("engine.runner", "class of the runner", "a platform may bring its own runner",
            lambda s: class_of(s.runner)),
+    Factor("engine.plugins", "entry points of vllm.general_plugins and vllm.platform_plugins that VLLM_PLUGINS allows: "
+           "distribution and version, without warmcurve's own", "plugins replace kernels, models, the platform itself",
+           lambda s: plugins.factors(s.variables.get("VLLM_PLUGINS"))),
     Factor(configuration.NAME, "every field of runner.vllm_config, less the reviewed exclusions below",
            "what was asked for, as vLLM resolved it", lambda s: configuration.factors(s.config)),
     Factor("placement.nodes", "get_node_count()", "collectives cost more between nodes than within one", _nodes),
@@ -182,6 +197,9 @@ FACTORS: Final = (
            "kernels, compiler, allocator", _torch),
     Factor("runtime.packages", "versions of the installed packages that bring kernels",
            "kernels that come with other packages", lambda _: packages.versions()),
+    Factor(toolchain.NAME, "vllm.utils.flashinfer.has_flashinfer(); the version of the CUDA compiler, by the file that "
+           "lies beside it", "whether kernels can be made while the engine starts, and by what",
+           lambda s: toolchain.factors(s.variables)),
     Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
            optional=True),
     Factor(environment.SETTINGS, "of ~/.nccl.conf and /etc/nccl.conf the variables that count as those of the "
