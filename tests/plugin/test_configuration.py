@@ -82,11 +82,11 @@ def test_a_length_that_was_fitted_to_the_memory_counts_roughly() -> None:
 )
 def test_where_a_connector_finds_others_does_not_count(kind: str, field: str) -> None:
     """Of what users tell a connector, addresses, paths and secrets are left out, however written and at any depth."""
-    told = {
+    told: dict[str, Any] = {
         "port": 7, "host": "a", "servicePort": 7, "discovery-url": "a", "local_path": "a", "root": "a", "API_KEY": "a",
         "backends": ["UCX"], "chunkSize": 256, "inner": [{"ip": "a", "threads": 4}],
     }  # fmt: skip
-    config = section(kind, **{field: told})
+    config = section(kind, **dict[str, Any]({field: told}))
     assert configuration.factors(config) == {field: {"backends": ["UCX"], "chunkSize": 256, "inner": [{"threads": 4}]}}
 
 
