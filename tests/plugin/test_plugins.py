@@ -1,56 +1,64 @@
-"""Which of vLLM's plugins are factors."""
+"""Which of vLLM's plugins are factors, and what is told of installed packages."""
 
-from importlib.metadata import Distribution, EntryPoint
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from warmcurve.vllm import plugins
+from warmcurve.vllm.distributions import installed, version
 
 
-class Installed(Distribution):
-    """A distribution without files."""
-
-    def __init__(self, name: str, version: str) -> None:
-        self._told = f"Name: {name}\nVersion: {version}\n"
-
-    def read_text(self, filename: str) -> str | None:
-        return self._told if filename == "METADATA" else None
-
-    def locate_file(self, path: object) -> None:  # type: ignore[override]
-        raise NotImplementedError
+def install(place: Path, name: str, told: str, points: str = "") -> None:
+    directory = place / f"{name}-{told}.dist-info"
+    directory.mkdir(parents=True)
+    (directory / "METADATA").write_text(f"Name: {name}\nVersion: {told}\n")
+    if points:
+        (directory / "entry_points.txt").write_text(points)
 
 
-def point(name: str, value: str, version: str = "1.0", group: str = "vllm.general_plugins") -> EntryPoint:
-    found = EntryPoint(name, value, group)
-    vars(found).update(dist=Installed(f"{name}-dist", version))
-    return found
-
-
-POINTS = [
-    point("b", "theirs:register"),
-    point("a", "npu:platform", group="vllm.platform_plugins"),
-    point("warmcurve", "warmcurve.vllm:register"),
-]
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with plugins of three distributions, and entry points that are none."""
+    install(
+        tmp_path, "theirs", "1.0", "[vllm.general_plugins]\nb = theirs:register\n[console_scripts]\nb2 = theirs:main\n"
+    )
+    install(tmp_path, "npu", "2.0", "[vllm.platform_plugins]\na = npu:platform\n")
+    install(tmp_path, "warmcurve", "0.1", "[vllm.general_plugins]\nwarmcurve = warmcurve.vllm:register\n")
+    install(tmp_path, "other", "1.0", "[console_scripts]\nb = other:main\n")
+    return tmp_path
 
 
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (None, ["vllm.general_plugins:b", "vllm.platform_plugins:a"]),
-        ("b", ["vllm.general_plugins:b"]),
-        ("warmcurve,a", ["vllm.platform_plugins:a"]),
-        ("warmcurve", []),
-        ("", []),
+        (None, {"vllm.general_plugins:b": "theirs 1.0", "vllm.platform_plugins:a": "npu 2.0"}),
+        ("b", {"vllm.general_plugins:b": "theirs 1.0"}),
+        ("warmcurve,a", {"vllm.platform_plugins:a": "npu 2.0"}),
+        ("warmcurve", {}),
+        ("", {}),
     ],
 )
-def test_what_may_be_loaded_is_told(names: str | None, told: list[str]) -> None:
-    """All of them, or those that VLLM_PLUGINS names, in order, but not warmcurve's own."""
-    assert list(plugins.factors(names, POINTS)) == told
+def test_what_may_be_loaded_is_told(names: str | None, told: dict[str, str], place: Path) -> None:
+    """All of them, or those that VLLM_PLUGINS names, by distribution and version, but not warmcurve's own."""
+    assert plugins.factors(names, [str(place)]) == told
 
 
-def test_another_version_of_a_plugin_differs() -> None:
-    """A plugin counts by its distribution and the version of that; one of no distribution by what it names."""
-    assert plugins.factors(None, POINTS[:1]) == {"vllm.general_plugins:b": "b-dist 1.0"}
-    assert plugins.factors(None, [point("b", "theirs:register", "2.0")]) == {"vllm.general_plugins:b": "b-dist 2.0"}
-    loose = EntryPoint("c", "loose:register", "vllm.general_plugins")
-    assert plugins.factors(None, [loose]) == {"vllm.general_plugins:c": "loose:register"}
+def test_the_first_on_the_path_is_the_one(tmp_path: Path) -> None:
+    """Names in any spelling are one distribution's; what is no directory is passed over."""
+    install(tmp_path / "one", "Some_Thing", "1.0+cpu")
+    install(tmp_path / "two", "some.thing", "2.0")
+    (tmp_path / "archive.zip").touch()
+    places = [str(tmp_path / name) for name in ("none", "archive.zip", "one", "two")]
+    assert version(installed(places)["some-thing"]) == "1.0+cpu"
+    assert version(installed(places[3:])["some-thing"]) == "2.0"
+    egg = tmp_path / "three" / "other.egg-info"
+    egg.mkdir(parents=True)
+    (egg / "PKG-INFO").write_text("Name: other\nVersion: 3.0\n")
+    assert version(installed([str(egg.parent)])["other"]) == "3.0"
+
+
+def test_versions_are_those_of_the_metadata() -> None:
+    """For what is installed here, the names of directories say what the metadata says."""
+    for name in ("msgspec", "click", "pytest", "hypothesis"):
+        assert version(installed()[name]) == metadata.version(name)

@@ -16,7 +16,7 @@ import pytest
 
 from warmcurve.errors import FactorError
 from warmcurve.fingerprint import diff, fingerprint
-from warmcurve.vllm import environment, factors, plugins, releases, toolchain
+from warmcurve.vllm import environment, factors, packages, plugins, releases, toolchain
 from warmcurve.vllm.device import device_of
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
@@ -217,7 +217,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     **{f"runtime.environment.{name}": _environment(name, value) for name, value in VARIABLES.items()},
     "engine.vllm.version": lambda c: c.patch.setattr("vllm.__version__", "9.9"),
     "engine.profiler": lambda c: c.patch.setattr(releases, "_MEASURED", {}),
-    "engine.plugins": lambda c: c.patch.setattr(plugins, "_installed", lambda: [EntryPoint("a", "a:b", "group")]),
+    "engine.plugins": lambda c: c.patch.setattr(plugins, "_points", lambda _: [EntryPoint("a", "a:b", "group")]),
     "runtime.toolchain.nvcc": lambda c: c.patch.setattr(toolchain, "nvcc", lambda _: "99.9"),
     "engine.runner": lambda c: c.retype(c.runner),
     "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
@@ -228,7 +228,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "runtime.threads": lambda c: c.patch.setattr("torch.get_num_threads", lambda: 99),
     "runtime.python": lambda c: c.patch.setattr("platform.python_version_tuple", lambda: ("3", "99", "0")),
     "runtime.torch.version": lambda c: c.patch.setattr("torch.__version__", "9.9"),
-    "runtime.packages": lambda c: c.patch.setattr("importlib.metadata.version", lambda _: "9.9"),
+    "runtime.packages": lambda c: c.patch.setattr(packages, "version", lambda _: "9.9"),
     "runtime.nccl": _nccl,
     "runtime.preloaded": _environment("LD_PRELOAD", "libjemalloc.so.2"),
     "device": lambda c: c.patch.setattr("platform.machine", lambda: "other"),
