@@ -254,9 +254,25 @@ def test_a_difference_has_a_side_for_each_tree():
     assert [(each.factor, each.left, each.right) for each in diff(left, right)] == [
         ("a", "[1, 2]", "[1, 2, 3]"),
         ("b.gone", "null", None),
-        ("empty", "{}", None),
         ("empty.filled", None, "true"),
         ("new", None, "1"),
+    ]
+
+
+@given(st.dictionaries(NAMES, NAMED, min_size=1), st.data())
+def test_a_map_that_is_filled_is_told_by_what_fills_it(tree, data):
+    """Where one side's map is empty, the differences are the leaves in it, each absent on that side."""
+    path = data.draw(st.sampled_from(_leaves(tree)))
+    filled, empty = copy.deepcopy(tree), copy.deepcopy(tree)
+    for each, value in ((filled, {"one": 1, "two": {"three": []}}), (empty, {})):
+        parent = each
+        for key in path[:-1]:
+            parent = parent[key]
+        parent[path[-1]] = value
+    name = ".".join(path)
+    assert [(each.factor, each.left, each.right) for each in diff(empty, filled)] == [
+        (f"{name}.one", None, "1"),
+        (f"{name}.two.three", None, "[]"),
     ]
 
 

@@ -52,9 +52,11 @@ class Difference(msgspec.Struct, frozen=True):
 
 def diff(left: Factors, right: Factors) -> tuple[Difference, ...]:
     """The leaves in which two trees differ, by dotted name, in order. Lists are compared whole; a key that is not a
-    plain word stands in quotes. Raises `FactorError` for trees nested too deep.
+    plain word stands in quotes. A map that is empty on one side alone is told by what the other has in it. Raises
+    `FactorError` for trees nested too deep.
     """
     ours, theirs = leaves(left), leaves(right)
+    ours, theirs = _without_filled(ours, theirs), _without_filled(theirs, ours)
     names = sorted(ours.keys() | theirs.keys())
     return tuple(
         Difference(name, ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)
@@ -67,6 +69,13 @@ def leaves(factors: Factors) -> dict[str, str]:
         return dict(_leaves(factors, ""))
     except RecursionError:
         raise FactorError(Reason.FACTOR_INVALID, "factors", "nested too deep to be compared") from None
+
+
+def _without_filled(mine: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    """Without the empty maps that the other side fills."""
+    empty = {name for name, text in mine.items() if text == "{}" and name not in others}
+    filled = {name for name in empty if any(other.startswith(f"{name}.") for other in others)}
+    return {name: text for name, text in mine.items() if name not in filled}
 
 
 def _check(value: object, name: str) -> None:

@@ -44,7 +44,7 @@ def test_only_what_differs_is_printed(store: DirectoryStore, record: Record, run
         f"B  {two}  {store.describe(two)}",
         "",
         "model",
-        '  model.target.revision: "a" -> "b"',
+        '  target.revision: "a" -> "b"',
     ]
 
 

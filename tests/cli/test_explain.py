@@ -209,16 +209,19 @@ def test_without_a_report_of_rank_0_another_rank_speaks(
     assert _explained(run)["miss"]["path"] == str(newest)
 
 
-def test_a_later_miss_without_factors_is_mentioned(factors: dict[str, Any], write: Write, run: Run) -> None:
-    """The last miss that can be compared is explained, and a later one that cannot has a line on stderr."""
-    expected = write(1, factors=factors | {"k": 1})
-    later = write(2, reason=Reason.FACTOR_UNKNOWN, missed=Reason.FACTOR_UNKNOWN)
+def test_a_miss_without_factors_comes_first(factors: dict[str, Any], write: Write, run: Run) -> None:
+    """The last boot is explained also where it cannot be compared, and an earlier one that can has a line on stderr."""
+    earlier = write(1, factors=factors | {"k": 1})
+    last = write(2, reason=Reason.FACTOR_UNKNOWN, missed=Reason.FACTOR_UNKNOWN, detail="target.model: gone")
     result = run("explain")
-    assert _head(result.stdout)["report"] == str(expected)
-    assert result.stderr == f"a later boot kept no factors (reason=factor_unknown): warmcurve explain {later}\n"
-    result = run("explain", later)
-    assert _head(result.stdout)["missed"] == f"factor_unknown: {MEANINGS[Reason.FACTOR_UNKNOWN].text}"
+    unknown = MEANINGS[Reason.FACTOR_UNKNOWN]
+    head = _head(result.stdout)
+    assert (head["report"], head["detail"]) == (str(last), "target.model: gone")
+    assert head["missed"] == f"factor_unknown: {unknown.text}"
+    assert head["to"] == f"do    {unknown.remedy}"
     assert "cannot be compared" in result.stdout
+    assert result.stderr == f"a miss that can be compared with entries: warmcurve explain {earlier}\n"
+    assert _head(run("explain", earlier).stdout)["report"] == str(earlier)
 
 
 def test_a_miss_without_factors_is_explained_where_there_is_no_other(write: Write, run: Run) -> None:

@@ -61,6 +61,35 @@ def test_a_platforms_own_section_is_reviewed_as_the_one_it_inherits_from() -> No
     assert configuration.unreviewed(config) == ("configuration.cache_config.nz_layout",)
 
 
+def _model(length: int, asked: int | None) -> Any:
+    model = section("ModelConfig", max_model_len=length)
+    # vLLM sets it beside the fields.
+    model.original_max_model_len = asked
+    return model
+
+
+def test_a_length_that_was_fitted_to_the_memory_counts_roughly() -> None:
+    """What is free varies from boot to boot; one that was asked for, or is the model's, counts as it is."""
+    fitted = [configuration.factors(_model(length, -1))["max_model_len"] for length in (40_000, 65_536, 65_537)]
+    assert fitted == [{"fitted": 65_536}, {"fitted": 65_536}, {"fitted": 131_072}]
+    for asked in (None, 40_000):
+        assert configuration.factors(_model(40_000, asked)) == {"max_model_len": 40_000}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("KVTransferConfig", "kv_connector_extra_config"), ("ECTransferConfig", "ec_connector_extra_config")],
+)
+def test_where_a_connector_finds_others_does_not_count(kind: str, field: str) -> None:
+    """Of what users tell a connector, addresses, paths and secrets are left out, however written and at any depth."""
+    told: dict[str, Any] = {
+        "port": 7, "host": "a", "servicePort": 7, "discovery-url": "a", "local_path": "a", "root": "a", "API_KEY": "a",
+        "backends": ["UCX"], "chunkSize": 256, "inner": [{"ip": "a", "threads": 4}],
+    }  # fmt: skip
+    config = section(kind, **dict[str, Any]({field: told}))
+    assert configuration.factors(config) == {field: {"backends": ["UCX"], "chunkSize": 256, "inner": [{"threads": 4}]}}
+
+
 def test_dataclasses_of_others_are_values() -> None:
     """A dataclass that is no section of vLLM's configuration stands with its class, as any value does."""
 

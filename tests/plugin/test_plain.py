@@ -5,9 +5,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, Flag, IntEnum, StrEnum
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +91,16 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "class": (Spec, f"{HERE}.Spec"),
     "function": (helper, f"{HERE}.helper"),
     "function of the interpreter": (os.getpid, "posix.getpid"),
+    "function with arguments": (
+        partial(Spec, 1, unit=[2]),
+        {"function": f"{HERE}.Spec", "arguments": [1], "keywords": {"unit": [2]}},
+    ),
+    "numpy's integer": (np.int64(5), 5),
+    "numpy's unsigned integer": (np.uint8(200), 200),
+    "numpy's float": (np.float32(0.5), "float 0.5"),
+    "numpy's double": (np.float64(0.1), "float 0.1"),
+    "numpy's truth": (np.bool_(True), True),
+    "fraction": (Fraction(1, 4), "float 0.25"),
     "object": (Other(), f"{HERE}.Other"),
     "object that tells itself": (Hashed(), {"class": f"{HERE}.Hashed", "hash": "abc"}),
 }
@@ -104,8 +117,14 @@ def test_a_value_in_the_algebra(what: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [lambda: 1, {"deep": [lambda: 1]}, type("Local", (), {"method": lambda self: 1})().method, {1: "a", "int 1": "b"}],
-    ids=["lambda", "lambda inside", "method without a name", "keys that would be one"],
+    [
+        lambda: 1,
+        {"deep": [lambda: 1]},
+        type("Local", (), {"method": lambda self: 1})().method,
+        {1: "a", "int 1": "b"},
+        partial(lambda: 1),
+    ],
+    ids=["lambda", "lambda inside", "method without a name", "keys that would be one", "arguments of a lambda"],
 )
 def test_what_has_no_stable_name_is_refused(value: Any) -> None:
     """Two functions without a name could not be told apart, nor two keys of one name."""

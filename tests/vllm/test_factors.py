@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from warmcurve.errors import FactorError
 from warmcurve.fingerprint import diff, fingerprint
-from warmcurve.vllm import environment, factors, releases
+from warmcurve.vllm import environment, factors, packages, plugins, releases, toolchain
 from warmcurve.vllm.device import device_of
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
@@ -216,6 +217,8 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     **{f"runtime.environment.{name}": _environment(name, value) for name, value in VARIABLES.items()},
     "engine.vllm.version": lambda c: c.patch.setattr("vllm.__version__", "9.9"),
     "engine.profiler": lambda c: c.patch.setattr(releases, "_MEASURED", {}),
+    "engine.plugins": lambda c: c.patch.setattr(plugins, "_points", lambda _: [EntryPoint("a", "a:b", "group")]),
+    "runtime.toolchain.nvcc": lambda c: c.patch.setattr(toolchain, "nvcc", lambda _: "99.9"),
     "engine.runner": lambda c: c.retype(c.runner),
     "placement.nodes": lambda c: c.patch.setattr("vllm.distributed.parallel_state.get_node_count", lambda: 2),
     "placement.ranks": _world,
@@ -225,7 +228,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "runtime.threads": lambda c: c.patch.setattr("torch.get_num_threads", lambda: 99),
     "runtime.python": lambda c: c.patch.setattr("platform.python_version_tuple", lambda: ("3", "99", "0")),
     "runtime.torch.version": lambda c: c.patch.setattr("torch.__version__", "9.9"),
-    "runtime.packages": lambda c: c.patch.setattr("importlib.metadata.version", lambda _: "9.9"),
+    "runtime.packages": lambda c: c.patch.setattr(packages, "version", lambda _: "9.9"),
     "runtime.nccl": _nccl,
     "runtime.preloaded": _environment("LD_PRELOAD", "libjemalloc.so.2"),
     "device": lambda c: c.patch.setattr("platform.machine", lambda: "other"),
@@ -403,6 +406,22 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
         }.items()
     },
 }
+
+
+def test_a_fitted_length_is_keyed_roughly(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --max-model-len auto a little more memory is the same, unless the dummy contexts are clamped by it."""
+    config = runner.vllm_config.model_config
+    monkeypatch.setattr(config, "original_max_model_len", -1)
+    told = []
+    for length in (70_000, 80_000):
+        monkeypatch.setattr(config, "max_model_len", length)
+        monkeypatch.setattr(runner, "max_model_len", length)
+        told.append(read(runner))
+    assert diff(*told) == ()
+    monkeypatch.setattr("vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN", 90_000, raising=False)
+    before = read(runner)
+    monkeypatch.setattr(runner, "max_model_len", 70_000)
+    assert [each.factor for each in diff(before, read(runner))] == ["scheduler.max_model_len"]
 
 
 def test_which_cores_are_bound_is_not_keyed(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from warmcurve import explain
 from warmcurve.cli.inspection import inspect_file, read_file
@@ -81,13 +82,15 @@ def told(differences: Iterable[Difference]) -> list[dict[str, Any]]:
 
 
 def grouped(differences: Iterable[Difference], indent: str = "") -> Iterator[str]:
-    """A line each, below the name of its section."""
+    """A line each, below the name of its section and without that."""
     for name, inner in explain.sections(differences).items():
         if [each.factor for each in inner] == [name]:
             yield f"{indent}{explain.line(inner[0])}"
         else:
             yield f"{indent}{explain.printable(name)}"
-            yield from (f"{indent}  {explain.line(each)}" for each in inner)
+            for each in inner:
+                rest = msgspec.structs.replace(each, factor=each.factor.removeprefix(f"{name}."))
+                yield f"{indent}  {explain.line(rest)}"
 
 
 def _side(text: str, name: str, directory: Path | None) -> Side:

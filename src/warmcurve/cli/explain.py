@@ -86,10 +86,11 @@ def _named(path: Path) -> Told:
 def _last(store: DirectoryStore) -> tuple[Told | None, list[Path]]:
     reports, unreadable = stored_reports(open_reports(store))
     miss = last_miss(reports)
-    newest = next((each for each in reports if each.report.is_miss and each.report.rank == 0), None)
-    if miss and newest and newest.report.factors is None and reports.index(newest) < reports.index(miss):
-        reason, path = clean(newest.report.reason), shlex.quote(clean(newest.path))
-        note(f"a later boot kept no factors (reason={reason}): warmcurve explain {path}")
+    if miss and miss.report.factors is None:
+        comparable = last_miss([each for each in reports if each.report.factors is not None])
+        if comparable:
+            path = shlex.quote(clean(comparable.path))
+            note(f"a miss that can be compared with entries: warmcurve explain {path}")
     return miss, unreadable
 
 

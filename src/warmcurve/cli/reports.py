@@ -86,9 +86,8 @@ def stored_reports(directory: ReportDirectory) -> tuple[list[Told], list[Path]]:
 
 
 def last_miss(newest_first: Sequence[Told]) -> Told | None:
-    """The newest miss that can be compared, else the newest miss; of a boot of several ranks, what rank 0 says."""
+    """The newest miss; of a boot of several ranks, what rank 0 says."""
     misses = [told for told in newest_first if told.report.is_miss]
-    misses = [told for told in misses if told.report.factors is not None] or misses
     boot: dict[int, Told] = {}
     for told in misses:
         # No field says which reports are of one boot: they lie side by side, each rank once.

@@ -5,19 +5,24 @@ blind to most of what speculation costs. So it is not asked; every field counts 
 excludes it. A field of a newer release, which no review names, counts as well, and is told as unreviewed.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from warmcurve.errors import FactorError
 from warmcurve.fingerprint import Value
 from warmcurve.outcome import Reason
+from warmcurve.vllm import environment
 from warmcurve.vllm.plain import plain
 from warmcurve.vllm.review import Section
 from warmcurve.vllm.sections import SECTIONS
 
 NAME: Final = "configuration"
 _HOME: Final = "vllm.config"
+# What users write for a connector, in words of its own: addresses and paths among them.
+_FREE: Final = {"kv_connector_extra_config", "ec_connector_extra_config"}
+_AUTOMATIC: Final = -1
 
 
 def factors(config: Any) -> dict[str, Value]:
@@ -36,16 +41,44 @@ def review(section: Any) -> Section | None:
     return next((SECTIONS[kind.__name__] for kind in kinds if kind.__name__ in SECTIONS), None)
 
 
+def length(model: Any, value: int) -> Value:
+    """The longest request, by the power of two above it where vLLM fitted it to the memory that was free.
+
+    vLLM marks that as `original_max_model_len`, in its `ModelConfig` (vllm/v1/core/kv_cache_utils.py).
+    """
+    if getattr(model, "original_max_model_len", None) != _AUTOMATIC or type(value) is not int:
+        return plain(value)
+    return {"fitted": 1 << max(0, value - 1).bit_length()}
+
+
 def _values(section: Any, name: str) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for field in _counting(section):
         place = f"{name}.{field}"
         try:
             value = getattr(section, field)
-            values[field] = _values(value, place) if _is_section(value) else plain(value)
+            values[field] = _values(value, place) if _is_section(value) else _value(section, field, value)
         except (ValueError, AttributeError, RecursionError) as error:
             raise FactorError(Reason.FACTOR_UNKNOWN, place, str(error)) from error
     return values
+
+
+def _value(section: Any, field: str, value: Any) -> Value:
+    if field == "max_model_len":
+        return length(section, value)
+    return plain(_reviewed(value) if field in _FREE else value)
+
+
+def _reviewed(value: Any) -> Any:
+    """Without what has the form of a path, an address, a name or a secret, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _reviewed(item) for key, item in value.items() if not environment.has_form(_as_variable(key))}
+    return [_reviewed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _as_variable(key: Any) -> str:
+    """`servicePort`, `service-port` and `port` as variables would be called."""
+    return "_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "_", str(key)).upper()
 
 
 def _unreviewed(section: Any, name: str) -> Iterator[str]:

@@ -13,6 +13,8 @@ Left out on purpose: the exact free memory and number of KV blocks, which vary f
 
 - FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen while the engine warms up, in no object of it;
 - the placement of experts after rebalancing: it follows requests, and no calibration has seen one;
+- the links between boards where none of vLLM's own collectives looked at them (`--disable-custom-all-reduce`), and
+  between nodes: which network cards and interfaces serve them is excluded, since it differs from node to node;
 - the resolved revision of a hub model: its files' content is keyed instead.
 """
 
@@ -26,7 +28,17 @@ import msgspec
 from warmcurve.errors import FactorError, WarmcurveError
 from warmcurve.fingerprint import Value
 from warmcurve.outcome import Reason
-from warmcurve.vllm import communicators, configuration, environment, kernels, models, packages, releases
+from warmcurve.vllm import (
+    communicators,
+    configuration,
+    environment,
+    kernels,
+    models,
+    packages,
+    plugins,
+    releases,
+    toolchain,
+)
 from warmcurve.vllm.device import Cpu, Device
 from warmcurve.vllm.plain import class_of, plain
 
@@ -119,6 +131,13 @@ def _context_len(_: Subject) -> int:
     return int(envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN)
 
 
+def _max_model_len(subject: Subject) -> Value:
+    longest = int(subject.runner.max_model_len)
+    if longest < _context_len(subject):
+        return longest
+    return configuration.length(subject.config.model_config, longest)
+
+
 def _wraps(subject: Subject) -> list[bool]:
     """Per KV group, whether the dummy contexts of the largest batch outgrow the pool, and so share their blocks."""
     runner = subject.runner
@@ -157,6 +176,9 @@ FACTORS: Final = (
            "what a dummy run does and what is timed of it", lambda _: releases.measured()),
     Factor("engine.runner", "class of the runner", "a platform may bring its own runner",
            lambda s: class_of(s.runner)),
+    Factor("engine.plugins", "entry points of vllm.general_plugins and vllm.platform_plugins that VLLM_PLUGINS allows: "
+           "distribution and version, without warmcurve's own", "plugins replace kernels, models, the platform itself",
+           lambda s: plugins.factors(s.variables.get("VLLM_PLUGINS"))),
     Factor(configuration.NAME, "every field of runner.vllm_config, less the reviewed exclusions below",
            "what was asked for, as vLLM resolved it", lambda s: configuration.factors(s.config)),
     Factor("placement.nodes", "get_node_count()", "collectives cost more between nodes than within one", _nodes),
@@ -175,6 +197,9 @@ FACTORS: Final = (
            "kernels, compiler, allocator", _torch),
     Factor("runtime.packages", "versions of the installed packages that bring kernels",
            "kernels that come with other packages", lambda _: packages.versions()),
+    Factor(toolchain.NAME, "vllm.utils.flashinfer.has_flashinfer(); the version of the CUDA compiler, by the file that "
+           "lies beside it", "whether kernels can be made while the engine starts, and by what",
+           lambda s: toolchain.factors(s.variables)),
     Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
            optional=True),
     Factor(environment.SETTINGS, "of ~/.nccl.conf and /etc/nccl.conf the variables that count as those of the "
@@ -230,8 +255,8 @@ FACTORS: Final = (
            lambda s: s.runner.max_num_reqs),
     Factor("scheduler.max_tokens", "runner.max_num_tokens", "where the eager tail ends",
            lambda s: s.runner.max_num_tokens),
-    Factor("scheduler.max_model_len", "runner.max_model_len", "it clamps the dummy contexts",
-           lambda s: s.runner.max_model_len),
+    Factor("scheduler.max_model_len", "runner.max_model_len; the power of two above it where vLLM fitted it to the "
+           "free memory and it clamps nothing", "it clamps the dummy contexts", _max_model_len),
     Factor("sampler", "classes of runner.sampler and runner.rejection_sampler", "how tokens are drawn and accepted",
            lambda s: [class_of(s.runner.sampler), class_of(s.runner.rejection_sampler)]),
     Factor("graphs.mode", "runner.cudagraph_manager.cudagraph_mode", "which batches replay a graph",

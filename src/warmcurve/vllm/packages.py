@@ -1,8 +1,8 @@
 """The installed packages that bring kernels, compilers, or what a step calls beside them."""
 
-from importlib import metadata
 from typing import Final
 
+from warmcurve.vllm.distributions import installed, version
 from warmcurve.vllm.review import Kind, leave
 
 COUNTED: Final = (
@@ -40,10 +40,5 @@ EXCLUDED: Final = (
 
 def versions() -> dict[str, str]:
     """Of those that are installed, by name."""
-    found = {}
-    for name in COUNTED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = installed()
+    return {name: version(found[name]) for name in COUNTED if name in found}

@@ -4,10 +4,12 @@ Nothing is told by `str(object)` or `repr(object)`, which hold addresses; what s
 its type's name, and what has not even a stable name is a ValueError.
 """
 
+import numbers
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -30,9 +32,11 @@ def plain(value: Any) -> Value:
         # A combination of flags may have no name.
         name: str | None = value.name
         return plain(value.value) if name is None else name
-    if isinstance(value, int):
-        return int(value) if abs(value) <= _LARGEST else f"int {int(value)}"
-    if isinstance(value, float):
+    # Integral and Real: numpy's numbers are those, and neither int nor, but for one of them, float.
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        return whole if abs(whole) <= _LARGEST else f"int {whole}"
+    if isinstance(value, numbers.Real):
         # No float is canonical; its shortest exact text is.
         return f"float {float(value)!r}"
     if isinstance(value, str):
@@ -59,6 +63,10 @@ def _named(value: Any) -> Value:
         if "<" in name:
             raise ValueError(f"{name} has no name that another process would know")
         return name
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    if isinstance(value, partial):
+        return {"function": plain(value.func), "arguments": plain(value.args), "keywords": plain(value.keywords)}
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, bytes):

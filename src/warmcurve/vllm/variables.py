@@ -134,8 +134,8 @@ def _leave(kind: Kind, why: str, names: str) -> Exclusion:
 
 
 EXCLUDED: Final = (
-    _leave(Kind.NAME, "warmcurve's own switch, and whether it is loaded at all",
-          "ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE PLUGINS"),
+    _leave(Kind.NAME, "warmcurve's own switch", "ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE"),
+    _leave(Kind.ELSEWHERE, "told by the plugins that it allows: engine.plugins", "PLUGINS"),
     _leave(Kind.ELSEWHERE, "read as it was resolved: profile.context_len, parallel_config, device, kv.wraps",
           "ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN DP_SIZE TARGET_DEVICE CPU_KVCACHE_SPACE"),
     _leave(Kind.RANK, "which rank or replica this is, and where Ray puts it",

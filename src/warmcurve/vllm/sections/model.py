@@ -28,7 +28,8 @@ MODEL: Final = (
               "tokenizer tokenizer_mode tokenizer_revision skip_tokenizer_init"),
         leave(Kind.FRONT_END, "requests' media and their processing",
               "allowed_local_media_path allowed_media_domains io_processor_plugin renderer_num_workers"),
-        leave(Kind.FRONT_END, "the defaults of requests' sampling parameters; a dummy run brings its own",
+        leave(Kind.FRONT_END, "the defaults of requests' sampling parameters; a dummy run brings its own. What a model "
+              "reads there of its attention stands in target.modules",
               "generation_config override_generation_config"),
         leave(Kind.OTHER_WORK, "a pooling model drafts nothing", "pooler_config"),
         leave(Kind.LIFE_CYCLE, "whether an old form of quantisation is admitted", "allow_deprecated_quantization"),

@@ -1,0 +1,48 @@
+"""What compiles kernels while an engine runs: whether FlashInfer can, and which CUDA compiler it and others find."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from warmcurve.vllm.reading import Reading
+
+NAME: Final = "runtime.toolchain"
+_EVERYONES: Final = "/usr/local/cuda"
+
+
+def factors(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Nothing is run for it: the toolkit's own file says its version."""
+    return {"flashinfer": _flashinfer(), "nvcc": nvcc(variables)}
+
+
+def nvcc(variables: Mapping[str, str], everyones: str = _EVERYONES) -> str | None:
+    """The version of the CUDA compiler, "unknown" for one that does not tell, None where there is none.
+
+    It is looked for as FlashInfer does, and vLLM for it (vllm/utils/flashinfer.py).
+    """
+    found = shutil.which("nvcc", path=variables.get("PATH"))
+    by_path = str(Path(found).parent.parent) if found else everyones
+    home = Path(variables.get("CUDA_HOME") or variables.get("CUDA_PATH") or by_path)
+    if not os.access(home / "bin" / "nvcc", os.X_OK):
+        return None
+    told = home / "version.json"
+    if not told.is_file():
+        return "unknown"
+    parts = msgspec.json.decode(Reading(NAME).whole(told), type=dict[str, Any])
+    for part in ("cuda_nvcc", "cuda"):
+        if isinstance(version := parts.get(part, {}).get("version"), str):
+            return version
+    return "unknown"
+
+
+def _flashinfer() -> bool | None:
+    """Whether vLLM takes FlashInfer for usable: installed, with kernels or a compiler for them."""
+    try:
+        from vllm.utils.flashinfer import has_flashinfer
+    except ImportError:
+        return None
+    return bool(has_flashinfer())
