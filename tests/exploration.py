@@ -22,17 +22,21 @@ from unittest.mock import patch
 
 from tests.support import boot_of
 from warmcurve import boot as boot_room
-from warmcurve.boot import Boot, Calibrate, Install, Replay
+from warmcurve.boot import Boot
 from warmcurve.driver import drive
 from warmcurve.errors import FactorError, InstallRefused, StoreError, VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.profile import Sample
 from warmcurve.report import BootReport
+from warmcurve.request import Calibrate, Install, Replay
+from warmcurve.settings import Settings
 from warmcurve.store import Store
 from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine
 from warmcurve.vote import Await, Heard, Party, Post, Propose
 
 FACTORS = {"device": "example"}
+TAIL = 3
+"""The one size above the captured ones."""
 
 
 class Violation(Exception):
@@ -60,6 +64,7 @@ class Kind(NamedTuple):
     damages: bool = False
     words: bool = False
     absent: bool = False
+    settings: Settings = Settings()
 
 
 def _raising(error: Exception) -> Callable[[], Any]:
@@ -70,7 +75,7 @@ def _raising(error: Exception) -> Callable[[], Any]:
 
 
 def _engine() -> ScriptedEngine:
-    return ScriptedEngine(captured=(1, 2), max_tokens=2, max_requests=2, replays=1)
+    return ScriptedEngine(captured=(1, 2), max_tokens=TAIL, max_requests=2, replays=1)
 
 
 def _recorded() -> dict[str, bytes]:
@@ -95,6 +100,7 @@ def _faulty() -> FaultStore:
 
 
 PLAIN = Kind("plain", _filled, lambda: FACTORS)
+ONCE = PLAIN._replace(name="tail once", settings=Settings(tail="once"))
 ABSENT = PLAIN._replace(name="absent", absent=True)
 COLD = PLAIN._replace(name="cold", store=MemoryStore)
 NO_STORE = PLAIN._replace(name="no store", store=_faulty)
@@ -117,7 +123,7 @@ INFORMATIVE = {
 """Collaborators, and fields of a boot and its frames that no step after depends on."""
 GOOD, OFF, WRONG = "good", "off", "wrong"
 _FACTOR = {GOOD: 1.0, OFF: 2.0, WRONG: 0.2}
-"""Of the cost of the smaller size: off is worth another replay, wrong is final."""
+"""Of the cost of the tail, where it runs, or of the smaller size: off is worth another replay, wrong is final."""
 
 
 class Local(NamedTuple):
@@ -381,6 +387,7 @@ class _Live:
             kind.store(),
             kind_of_boot=boot,
             read_factors=kind.read_factors,
+            settings=kind.settings,
             rank=party.rank,
             world=party.world,
             register=_Mute(),
@@ -419,7 +426,8 @@ class _Live:
         if reply is Broken or reply is VoteError or reply is InstallRefused:
             self._go(lambda: self._steps.throw(reply("planted")))
         elif isinstance(self.action, Replay):
-            factors = [_FACTOR[reply] if size == 1 else 1.0 for size in self.action.sizes]
+            odd = TAIL if TAIL in self.action.sizes else 1
+            factors = [_FACTOR[reply] if size == odd else 1.0 for size in self.action.sizes]
             true = self._engine.replay(self.action.sizes)
             self._go(lambda: self._steps.send(tuple(map(_scaled, true, factors))))
         elif isinstance(self.action, Calibrate):

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import cycle
 from typing import Any
 
 import msgspec
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support import A, boot, boot_of
 from warmcurve import entry
-from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples
+from warmcurve.admission import Thresholds
+from warmcurve.boot import Boot
 from warmcurve.calibration import Plan, profile_from
 from warmcurve.clock import SystemClock
 from warmcurve.driver import drive
@@ -22,11 +24,13 @@ from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import Outcome, Reason, Step
 from warmcurve.profile import Sample
 from warmcurve.report import BootReport
+from warmcurve.request import Calibrate, Install, Replay, Samples
 from warmcurve.sentinel import Limits, VerifiedProfile
 from warmcurve.settings import Settings
 from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine
 
 ALL_RUNS = 40
+ADMITS_ANY = Settings(thresholds=Thresholds(math.inf, math.inf, 0, math.inf))
 
 
 @pytest.fixture
@@ -157,7 +161,7 @@ def test_a_size_that_was_disturbed_when_recorded_is_replaced(
     """An entry with one size off by three, either way and in either stage, is rejected at that size and replaced."""
     true = getattr(engine, stage)
     setattr(engine, stage, _scaled(true, factor, only=2))
-    first = boot(engine, store)
+    first = boot(engine, store, settings=ADMITS_ANY)
     setattr(engine, stage, true)
     report = boot(engine, store, draw=lambda n: 1)
     assert report.outcome is Outcome.RECORDED
@@ -534,6 +538,176 @@ def test_an_unusable_calibration_is_not_stored(engine: ScriptedEngine, store: Fa
     assert store.entries == {}
 
 
+def _unsteady(curve: Callable[[int], float], factors: tuple[float, ...], size: int) -> Callable[[int], float]:
+    """A cost model whose calls at one size take these factors, again and again."""
+    turns = cycle(factors)
+    return lambda asked: curve(asked) * (next(turns) if asked == size else 1)
+
+
+UNADMITTED: dict[str, tuple[Callable[[Callable[[int], float]], Callable[[int], float]], Reason]] = {
+    "a first replay that compiles": (lambda true: _unsteady(true, (9, 1, 1, 1, 1), 8), Reason.CALIBRATION_COLD),
+    "a tail that compiles twice": (lambda true: _unsteady(true, (9, 9, 1, 1, 1), 24), Reason.CALIBRATION_COLD),
+    "replays between two states": (lambda true: _unsteady(true, (1, 1.5, 1.2, 1, 1.5), 8), Reason.CALIBRATION_NOISY),
+    "a flat table": (lambda true: lambda tokens: 4.0, Reason.CALIBRATION_FLAT),
+    "costs that fall": (lambda true: lambda tokens: 4.0 - tokens / 32, Reason.CALIBRATION_FLAT),
+    "a bump": (lambda true: _scaled(true, 2, only=8), Reason.CALIBRATION_BENT),
+    "a dent": (lambda true: _scaled(true, 0.5, only=8), Reason.CALIBRATION_BENT),
+}
+
+
+@pytest.mark.parametrize("what", UNADMITTED)
+def test_a_calibration_that_is_not_admitted_is_used_and_not_stored(
+    engine: ScriptedEngine, store: FaultStore, what: str
+):
+    """What was measured in no peace is used by the engine for this boot alone, and the reason says why."""
+    change, reason = UNADMITTED[what]
+    engine.verify_ms = change(engine.verify_ms)
+    report = boot(engine, store)
+    assert _course(report) == (Outcome.UNRECORDED, reason, Reason.ABSENT)
+    assert report.detail
+    assert (len(engine.runs), engine.calibrated is None) == (ALL_RUNS, False)
+    assert store.entries == {}
+
+
+def test_the_first_run_of_a_tail_size_may_compile(engine: ScriptedEngine, store: FaultStore):
+    """Engines warm up their kernels with it, so an otherwise steady calibration is stored."""
+    engine.verify_ms = _unsteady(engine.verify_ms, (9, 1, 1, 1, 1), 24)
+    assert _course(boot(engine, store)) == (Outcome.RECORDED, None, Reason.ABSENT)
+
+
+@pytest.mark.parametrize("what", UNADMITTED)
+def test_what_is_not_admitted_replaces_nothing(engine: ScriptedEngine, store: FaultStore, warm: BootReport, what: str):
+    """An entry that was turned down stays as it is where the new calibration is no better, and both are told."""
+    change, reason = UNADMITTED[what]
+    kept, true = dict(store.entries), engine.verify_ms
+    engine.verify_ms = _scaled(change(true), 3)
+    report = boot(engine, store)
+    assert _course(report) == (Outcome.UNRECORDED, reason, Reason.SENTINEL_SCALE)
+    assert store.entries == kept
+    engine.verify_ms = true
+    assert boot(engine, store).outcome is Outcome.REUSED
+
+
+@pytest.mark.parametrize("what", UNADMITTED)
+def test_wide_thresholds_admit_any(engine: ScriptedEngine, store: FaultStore, what: str):
+    """The thresholds are settings, and no part of an entry's key."""
+    digest = boot(engine, MemoryStore()).digest
+    engine.verify_ms = UNADMITTED[what][0](engine.verify_ms)
+    report = boot(engine, store, settings=ADMITS_ANY)
+    assert (report.outcome, report.digest) == (Outcome.RECORDED, digest)
+
+
+def test_what_compiled_is_told_by_the_engine(engine: ScriptedEngine, store: FaultStore):
+    """An engine that knows that something compiled meanwhile says so, and nothing is stored."""
+    steps = boot_of(engine, store).run()
+    next(steps)
+    with pytest.raises(StopIteration) as ended:
+        steps.throw(ProfileError("a kernel was compiled", Reason.CALIBRATION_COLD))
+    assert _course(ended.value.value) == (Outcome.UNRECORDED, Reason.CALIBRATION_COLD, Reason.ABSENT)
+    assert ended.value.value.detail == "a kernel was compiled"
+    assert store.entries == {}
+
+
+SWEEP, ONCE = Settings(sentinels="sweep"), Settings(tail="once")
+
+
+def test_a_sweep_replays_every_captured_size(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """The largest first, each once, and none is drawn."""
+    report = boot(engine, store, settings=SWEEP, draw=lambda n: 1 // 0)
+    assert report.outcome is Outcome.REUSED
+    assert (engine.runs, report.sentinel_runs) == ([16, 8, 4, 2, 1], 5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_a_sweep_finds_a_cost_that_moved_at_one_size(
+    engine: ScriptedEngine, store: FaultStore, warm: BootReport, size: int
+):
+    """Wherever it is, the boot rejects and says where."""
+    engine.verify_ms = _scaled(engine.verify_ms, 1.5, only=size)
+    report = boot(engine, store, settings=msgspec.structs.replace(ADMITS_ANY, sentinels="sweep"))
+    assert _course(report) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    assert report.sentinel_runs == 15
+    assert (report.detail or "").endswith(f": verify of {size} tokens became 1.5× dearer, the rest did not")
+
+
+@pytest.mark.parametrize(
+    ("count", "runs"), [(2, [16, 4]), (3, [16, 4, 2]), (5, [16, 4, 2, 8, 1]), (99, [16, 4, 2, 8, 1])]
+)
+def test_as_many_sizes_are_drawn_as_are_asked_for(
+    engine: ScriptedEngine, store: FaultStore, warm: BootReport, count: int, runs: list[int]
+):
+    """N sizes are the largest and N - 1 others, none twice."""
+    assert boot(engine, store, settings=Settings(sentinels=count)).outcome is Outcome.REUSED
+    assert engine.runs == runs
+
+
+def test_the_tail_runs_once_after_the_sentinels(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """Each size of the eager tail runs once more before stored curves are used, and is judged as well."""
+    report = boot(engine, store, settings=ONCE)
+    assert report.outcome is Outcome.REUSED
+    assert (engine.runs, report.sentinel_runs) == ([16, 4, 24, 32, 64], 5)
+    assert report.evidence is not None
+    assert [(each.tokens, each.draft_ratio is None) for each in report.evidence.readings] == [
+        *((16, False), (4, False)),
+        *((24, True), (32, True), (64, True)),
+    ]
+
+
+def test_a_tail_that_moved_is_seen_only_where_it_runs(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """With `skip` nothing shows it; with `once` the sentinels and the tail run for medians, and the boot rejects."""
+    true = engine.verify_ms
+    engine.verify_ms = lambda tokens: true(tokens) * (1.6 if tokens > 16 else 1)
+    assert boot(engine, store).outcome is Outcome.REUSED
+    engine.runs.clear()
+    report = boot(engine, store, settings=ONCE)
+    assert _course(report) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    assert engine.runs[: report.sentinel_runs] == [16, 4, *[24, 32, 64, 16, 4] * 2, 24, 32, 64]
+    assert (report.detail or "").endswith(": verify of 24-64 tokens became 1.6× dearer, the rest did not")
+
+
+def test_a_tail_that_compiles_runs_twice(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """The first run of each size warms up its kernels; the second, the faster, is what counts."""
+    true, compiled = engine.verify_ms, set()
+
+    def verify_ms(tokens: int) -> float:
+        new = tokens > 16 and tokens not in compiled
+        compiled.add(tokens)
+        return true(tokens) * (50 if new else 1)
+
+    engine.verify_ms = verify_ms
+    report = boot(engine, store, settings=ONCE)
+    assert report.outcome is Outcome.REUSED
+    assert report.evidence is not None
+    assert report.evidence.loss_bound == pytest.approx(0)
+    assert engine.runs == [16, 4, 24, 32, 64, 16, 4, 24, 32, 64]
+
+
+def test_a_sentinel_that_rejects_runs_no_tail(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """The tail is dear, and is run only for curves that the sentinels confirm."""
+    engine.verify_ms = _scaled(engine.verify_ms, 1 / 3)
+    report = boot(engine, store, settings=ONCE)
+    assert report.reason is Reason.SENTINEL_SCALE
+    assert engine.runs[:3] == [16, 4, 1]
+
+
+class TrimmingEngine(ScriptedEngine):
+    """As vLLM does it, runs of the tail are cut to what the token budget leaves beside the drafter's positions."""
+
+    def replay(self, sizes: tuple[int, ...]) -> Samples:
+        return super().replay(tuple(min(size, 40) for size in sizes))
+
+
+def test_a_tail_run_that_the_engine_trims_is_compared_with_what_it_ran(store: FaultStore):
+    """A run of 64 tokens that had 40 when recorded has 40 again, and one that has not is off the grid."""
+    engine = TrimmingEngine()
+    assert boot(engine, store).outcome is Outcome.RECORDED
+    engine.runs.clear()
+    report = boot(engine, store, settings=ONCE)
+    assert report.outcome is Outcome.REUSED
+    assert engine.runs == [16, 4, 24, 32, 40]
+    assert boot(ScriptedEngine(), store, settings=ONCE).reason is Reason.SENTINEL_OFF_GRID
+
+
 class Broken(Exception):
     pass
 
@@ -664,6 +838,7 @@ def _core_reasons(engine: ScriptedEngine) -> Iterator[Reason]:
     """The reasons that tests of this file produce."""
     yield from (Reason.ABSENT, Reason.ENTRY_UNREADABLE, Reason.ENTRY_INCOMPLETE, Reason.INSTALL_REFUSED)
     yield from (Reason.FACTOR_UNKNOWN, Reason.FACTOR_INVALID, Reason.CALIBRATION_INVALID, Reason.SENTINEL_SHAPE)
+    yield from (reason for _, reason in UNADMITTED.values())
     yield from (Reason.VOTE_UNAVAILABLE, Reason.NOTHING_CAPTURED, Reason.ENGINE_FAILED, Reason.INTERNAL_ERROR)
     yield from STORE_REASONS
     yield from DAMAGES
@@ -695,13 +870,13 @@ LIMITS = st.builds(Limits, st.floats(0, 1), st.floats(1, 10), st.floats(0, 1))
 def test_what_is_installed_was_stored_and_holds(verify, draft, drifts, drawn, limits):
     """However the engine drifts, installed curves are the stored ones and every measured ratio lies in the limits."""
     engine, store = ScriptedEngine(verify_ms=verify.__getitem__, draft_ms=draft.__getitem__), MemoryStore()
-    first = boot(engine, store)
+    first = boot(engine, store, settings=ADMITS_ANY)
     stored = entry.decode(store.entries[first.digest or ""]).profile
     factors = dict(zip((*verify, "draft"), drifts, strict=True))
     engine.verify_ms = lambda tokens: verify[tokens] * factors[tokens]
     engine.draft_ms = lambda requests: draft[requests] * factors["draft"]
     engine.runs.clear()
-    report = boot(engine, store, draw=lambda n: drawn, settings=Settings(limits))
+    report = boot(engine, store, draw=lambda n: drawn, settings=msgspec.structs.replace(ADMITS_ANY, limits=limits))
     ratios = [factors["draft"], factors[16], factors[(1, 2, 4, 8)[drawn]]]
     slack = 1 + 1e-9
     if report.outcome is Outcome.REUSED:

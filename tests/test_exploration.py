@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.exploration import COLD, FOLLOWERS, GOOD, LEADERS, OFF, PLAIN, WRONG, Explorer, Kind, Violation
+from tests.exploration import COLD, FOLLOWERS, GOOD, LEADERS, OFF, ONCE, PLAIN, WRONG, Explorer, Kind, Violation
 from warmcurve.boot import Boot
 from warmcurve.errors import VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
+from warmcurve.settings import Settings
 from warmcurve.vote import Course, Decision, Party, Voting
 
 _ODD = [kind for kind in FOLLOWERS if kind is not PLAIN]
@@ -30,6 +31,8 @@ SCENARIOS = [
     ),
 ]
 PLAIN_RANKS = [(2, 3, (GOOD, OFF, WRONG)), (3, 1, (GOOD, WRONG)), (4, 0, (GOOD, OFF)), (4, 1, (GOOD, WRONG))]
+
+TAIL_RANKS = [(1, 2, (GOOD, OFF, WRONG)), (2, 1, (GOOD, OFF)), (3, 0, (GOOD, WRONG))]
 
 
 @pytest.mark.timeout(600)
@@ -53,6 +56,37 @@ def test_plain_ranks_never_part(ranks: int, faults: int, verdicts: tuple[str, ..
     assert (Outcome.REUSED, None) in explorer.endings
     with capsys.disabled():
         print(f"\n{seen:,} worlds of {ranks} ranks, sentinels {' or '.join(verdicts)}, {faults} faults in each course")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ranks", "faults", "verdicts"), TAIL_RANKS)
+def test_ranks_that_run_the_tail_never_part(
+    ranks: int, faults: int, verdicts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    """With a round of votes after the sentinels and one after the tail, each up to three times, and all faults."""
+    explorer = Explorer((ONCE,) * ranks, faults, verdicts=verdicts)
+    seen = explorer.explore()
+    assert (Outcome.REUSED, None) in explorer.endings
+    assert any(reason in {Reason.SENTINEL_SHAPE, Reason.SENTINEL_SCALE} for _, reason in explorer.endings)
+    with capsys.disabled():
+        print(f"\n{seen:,} worlds of {ranks} ranks, tails {' or '.join(verdicts)}, {faults} faults in each course")
+
+
+class Secretive(Settings, frozen=True):
+    """Does not tell the other ranks what it will run."""
+
+    def common(self) -> dict[str, Any]:
+        return {}
+
+
+def test_ranks_must_agree_to_run_the_tail():
+    """One rank that runs the tail and one that skips it calibrate both; if they did not know they would part."""
+    explorer = Explorer((ONCE, PLAIN), faults=1)
+    explorer.explore()
+    assert {outcome for outcome, _ in explorer.endings} == {Outcome.UNRECORDED}
+    secretive = [kind._replace(settings=Secretive(tail=kind.settings.tail)) for kind in (ONCE, PLAIN)]
+    with pytest.raises(Violation):
+        Explorer(tuple(secretive)).explore()
 
 
 def test_every_way_to_end_is_found():

@@ -119,6 +119,24 @@ def test_the_next_boot_is_reused_by_all(warm: Ranks):
     assert {report.recorded_ms for report in reports} == {reports[0].recorded_ms}
 
 
+def test_all_ranks_replay_what_the_leader_chose(warm: Ranks):
+    """A sweep and the tail are the same runs on every rank, whose votes come after the sentinels and after the tail."""
+    warm.changes = {rank: {"settings": Settings(sentinels="sweep", tail="once")} for rank in range(3)}
+    assert [report.outcome for report in warm.boot()] == [Outcome.REUSED] * 3
+    assert warm.runs() == [[16, 8, 4, 2, 1, 24, 32, 64]] * 3
+
+
+@pytest.mark.parametrize("odd", range(3))
+def test_a_tail_that_moved_on_one_rank_decides_for_all(warm: Ranks, odd: int):
+    """All run the sentinels and the tail again with it, and then calibrate."""
+    warm.changes = {rank: {"settings": Settings(tail="once")} for rank in range(3)}
+    true = warm.engines[odd].verify_ms
+    warm.engines[odd].verify_ms = lambda tokens: true(tokens) * (1.6 if tokens == 32 else 1)
+    reports = warm.boot()
+    assert {(report.reason, report.sentinel_runs) for report in reports} == {(Reason.SENTINEL_SHAPE, 2 + 3 + 5 + 5)}
+    assert warm.runs()[0] == warm.runs()[1] == warm.runs()[2]
+
+
 def test_each_vote_says_how_long_it_waited(warm: Ranks):
     """The time spent on votes is in each report."""
     assert all(report.vote and report.vote.waited_ms >= 0 for report in warm.boot())
@@ -176,9 +194,11 @@ LIMITS = Settings(Limits(max_regret=0.3))
     [
         ({"read_factors": lambda: OTHER}, Reason.RANKS_DIFFER, 'model.revision "'),
         ({"read_factors": _unknown}, Reason.FACTOR_UNKNOWN, "model.revision: no such file"),
-        ({"settings": LIMITS}, Reason.RANKS_DIFFER, "settings "),
+        ({"settings": LIMITS}, Reason.RANKS_DIFFER, "settings max_regret 0."),
+        ({"settings": Settings(sentinels="sweep")}, Reason.RANKS_DIFFER, "settings sentinels "),
+        ({"settings": Settings(tail="once")}, Reason.RANKS_DIFFER, "settings tail "),
     ],
-    ids=["factor", "unknown factor", "settings"],
+    ids=["factor", "unknown factor", "limits", "sentinels", "tail"],
 )
 def test_ranks_that_differ_calibrate_and_store_nothing(
     warm: Ranks, odd: int, change: dict[str, Any], reason: Reason, told: str, stored: bool
@@ -241,7 +261,7 @@ def test_an_entry_damaged_on_its_way_is_rejected_for_all(warm: Ranks):
 @pytest.mark.parametrize("sizes", [(), (16, 3), (64, 4)], ids=str)
 def test_sentinels_that_are_no_captured_sizes_are_rejected(warm: Ranks, sizes: tuple[int, ...]):
     """Whatever a leader draws, followers replay captured sizes only."""
-    with patch("warmcurve.sentinel.choose", lambda captured, draw: sizes):
+    with patch("warmcurve.sentinel.choose", lambda captured, draw, policy: sizes):
         reports = warm.boot()
     assert {(report.outcome, report.reason) for report in reports} == {(Outcome.RECORDED, Reason.VOTE_FAILED)}
 

@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 from collections import Counter
+from functools import partial
 
 import msgspec
 import pytest
@@ -13,7 +14,18 @@ from hypothesis import strategies as st
 from warmcurve.calibration import profile_from
 from warmcurve.outcome import Reason
 from warmcurve.profile import CostCurve, CostProfile, Sample
-from warmcurve.sentinel import ROUNDS, Evidence, Limits, Rejected, VerifiedProfile, choose, judge
+from warmcurve.sentinel import (
+    ROUNDS,
+    WIDEST,
+    Evidence,
+    Limits,
+    Rejected,
+    VerifiedProfile,
+    allowed,
+    choose,
+    judge,
+    weighted,
+)
 
 SIZES = (1, 2, 4, 8)
 PROFILE = profile_from([Sample(size, size, 8.0 * size, 2.0, full_graph=True) for size in SIZES], capture_limit=4)
@@ -100,7 +112,9 @@ def test_medians_count_over_rounds(ratios: list[float]):
         ((4,), (_changed(requests=3),), Reason.SENTINEL_OFF_GRID),
         ((4, 4), (GOOD, _changed(requests=2)), Reason.SENTINEL_OFF_GRID),
         ((4, 4), (_changed(tokens=2), GOOD), Reason.SENTINEL_OFF_GRID),
-        ((8,), (_changed(tokens=8),), Reason.SENTINEL_OFF_GRID),
+        ((4,), (_changed(tokens=8),), Reason.SENTINEL_OFF_GRID),
+        ((6,), (_changed(tokens=6),), Reason.SENTINEL_OFF_GRID),
+        ((8, 8), (_changed(tokens=8), _changed(tokens=8, requests=2)), Reason.SENTINEL_OFF_GRID),
     ],
 )
 def test_what_says_nothing_is_final(asked: tuple[int, ...], samples: tuple[Sample, ...], reason: Reason):
@@ -254,3 +268,141 @@ def test_evidence_is_complete():
     verdict = judge(PROFILE, (4, 1, 4, 1), [_sample(4, 1, 1), _sample(1, 1.1, 1)] * 2, Limits())
     assert isinstance(verdict.evidence, Evidence)
     assert [(reading.tokens, reading.replays) for reading in verdict.evidence.readings] == [(4, 2), (1, 2)]
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=40, unique=True).map(sorted), st.integers(2, 50), st.data())
+def test_so_many_sizes_are_drawn(captured: list[int], count: int, data: st.DataObject):
+    """The anchor first, then others without repetition; as many as asked for, or all that there are."""
+    chosen = choose(captured, lambda n: data.draw(st.integers(0, n - 1)), count)
+    assert chosen[0] == captured[-1]
+    assert len(set(chosen)) == len(chosen) == min(count, len(captured))
+    assert set(chosen) <= set(captured)
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=2, unique=True).map(sorted))
+def test_a_sweep_chooses_all(captured: list[int]):
+    """Every captured size once, the largest first."""
+    assert choose(captured, lambda n: 1 // 0, "sweep") == tuple(reversed(captured))
+
+
+@pytest.mark.parametrize("policy", ["two", "sweep", 5])
+def test_one_size_is_replayed_twice(policy):
+    """Whatever the policy, a single captured size is its own witness."""
+    assert choose((4,), lambda n: 1 // 0, policy) == (4, 4)
+
+
+def _share(step: int, steps: int, n: int) -> int:
+    return n * step // steps
+
+
+def test_a_draw_can_favour_sizes():
+    """Each size is picked in proportion to its weight; sizes without any come last."""
+    sizes, weights = [1, 2, 4, 8], {1: 1.0, 2: 0.0, 4: 3.0}
+    steps = 400
+    pick = weighted(weights)
+    drawn = Counter(pick(sizes, partial(_share, step, steps)) for step in range(steps))
+    assert drawn == {1: steps // 4, 4: 3 * steps // 4}
+    assert pick([2, 8], lambda n: n - 1) == 8
+    assert choose([1, 2, 4, 8, 16], lambda n: n - 1, 3, weighted({2: 1e-9})) == (16, 2, 8)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=4, max_size=4), st.integers(0, (1 << 53) - 1))
+def test_a_weighted_draw_is_one_of_the_sizes(weights: list[float], at: int):
+    """For any weights and any draw a size is picked, and one of weight only if there is one."""
+    named = dict(zip(SIZES, weights, strict=True))
+    picked = weighted(named)(SIZES, lambda n: at % n)
+    assert picked in SIZES
+    assert named[picked] > 0 or not sum(weights) > 0
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
+def test_a_size_of_the_tail_prices_the_target_alone(ratio: float):
+    """It need not be a full graph, and the drafter's time is not looked at, for as many requests or for others."""
+    tail = Sample(8, 3, 64.0 * ratio, 99.0, full_graph=False)
+    verdict = judge(PROFILE, (4, 8), (GOOD, tail), Limits())
+    assert isinstance(verdict, VerifiedProfile) == (ratio == 1)
+    assert verdict.evidence is not None
+    reading = verdict.evidence.readings[1]
+    assert (reading.tokens, reading.verify_ratio, reading.draft_ratio) == (8, ratio, None)
+
+
+LEVEL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""Of noise: the dispersion of the samples of a point."""
+
+
+def _noisy(levels: dict[int, float]) -> CostProfile:
+    return profile_from(
+        [
+            Sample(size, size, 8.0 * size * factor, 2.0 * factor, full_graph=True)
+            for size, level in levels.items()
+            for factor in (1 - level, 1, 1 + level, 1 - level, 1 + level)
+        ],
+        4,
+    )
+
+
+NOISY = st.fixed_dictionaries(dict.fromkeys((1, 2, 4), st.sampled_from(LEVEL)))
+NEAR = st.floats(0.7, 1.4)
+
+
+@given(NOISY, st.dictionaries(st.sampled_from((1, 2, 4)), st.tuples(NEAR, NEAR), min_size=1), st.floats(0.01, 0.4))
+def test_noise_widens_the_last_round_by_what_it_explains(
+    levels: dict[int, float], ratios: dict[int, tuple[float, float]], regret: float
+):
+    """No loss beyond `max_regret` passes before the last round, and then none beyond what the noise of the very pair
+    of ratios explains; nor beyond a quarter more, however noisy.
+    """
+    profile, limits = _noisy(levels), Limits(0.4, 2.5, regret)
+    samples = [_sample(size, *pair) for size, pair in ratios.items()]
+    flat = [(r, levels[size]) for size, pair in ratios.items() for r in pair]
+    for rounds in range(1, ROUNDS + 1):
+        verdict = judge(profile, list(ratios) * rounds, samples * rounds, limits)
+        assert verdict.evidence is not None
+        loss = verdict.evidence.loss_bound
+        accepted = isinstance(verdict, VerifiedProfile)
+        if loss <= regret:
+            assert accepted
+        elif rounds < ROUNDS:
+            assert not accepted
+            assert verdict.evidence.widened == 0
+        else:
+            error = {each: 1.4826 * each * math.sqrt(math.pi / 2 * (1 / 5 + 1 / ROUNDS)) for each in LEVEL}
+            fits = all(
+                1 - min(a, b) / max(a, b) <= allowed(limits, error[one], error[other]) + 1e-9
+                for a, one in flat
+                for b, other in flat
+            )
+            assert fits or not accepted
+            assert loss <= regret * (1 + WIDEST) + 1e-9 or not accepted
+            assert 0 <= verdict.evidence.widened <= regret * WIDEST + 1e-9
+
+
+@given(st.floats(0, 1), st.floats(0, 10), st.floats(0, 10), st.floats(0, 1))
+def test_what_is_allowed_grows_with_noise_up_to_a_cap(regret: float, one: float, other: float, more: float):
+    """Without noise it is `max_regret`, and never more than a quarter above it."""
+    limits = Limits(max_regret=regret)
+    assert allowed(limits) == allowed(limits, 0.0, 0.0) == pytest.approx(regret)
+    assert regret <= allowed(limits, one, other) <= allowed(limits, one + more, other) + 1e-12
+    assert allowed(limits, one, other) <= regret * 1.25 + 1e-9
+
+
+def test_a_noisy_pair_hides_no_quiet_one():
+    """Two extremes whose noise explains their loss do not excuse a quiet pair between them that is off."""
+    profile, limits = _noisy({1: 0.1, 2: 0.0, 4: 0.0}), Limits(max_regret=0.2)
+    noisy = [_sample(1, 1.3, 1.0), _sample(2, 1.0, 1.0), _sample(4, 1.0, 1.0)]
+    quiet = [_sample(1, 1.3, 1.0), _sample(2, 1.26, 1.0), _sample(4, 1.0, 1.0)]
+    asked = [1, 2, 4] * ROUNDS
+    assert isinstance(judge(profile, asked, noisy * ROUNDS, limits), VerifiedProfile)
+    rejected = judge(profile, asked, quiet * ROUNDS, limits)
+    assert isinstance(rejected, Rejected)
+    assert rejected.detail.startswith("loss of up to 20.6%, allowed 20.0%: verify of 1-2 tokens")
+
+
+def test_a_rejection_says_what_moved():
+    """The detail of both reasons names the sizes."""
+    shape = judge(PROFILE, (4, 1), [_sample(4, 1.5, 1), _sample(1, 1, 1)], Limits())
+    scale = judge(PROFILE, (4, 1), [_sample(4, 3, 3), _sample(1, 3, 3)], Limits())
+    assert isinstance(shape, Rejected)
+    assert isinstance(scale, Rejected)
+    assert shape.detail.endswith(": verify of 4 tokens became 1.5× dearer, the rest did not")
+    assert scale.detail.endswith(": all became 3× dearer")

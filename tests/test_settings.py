@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warmcurve.admission import Thresholds
 from warmcurve.errors import SettingsError
 from warmcurve.outcome import Reason
 from warmcurve.sentinel import Limits
@@ -20,6 +21,56 @@ def test_an_empty_environment_gives_the_defaults():
     blank = dict.fromkeys((*LIMITS, "WARMCURVE_TRUST_GROUP"), " ")
     for environment in ({}, blank, {"HOME": "/root", "WARMCURVE_OTHER": "nonsense"}):
         assert Settings.from_environment(environment) == Settings(Limits(0.4, 2.5, 0.2), trust_group=False)
+
+
+ADMIT = {f"WARMCURVE_ADMIT_{name}": name.lower() for name in ("NOISE", "COLD", "RISE", "BEND")}
+
+
+@pytest.mark.parametrize("name", ADMIT)
+def test_every_threshold_is_read(name: str):
+    """Each sets its own field; a blank one is the default; none is below what would refuse a perfect curve."""
+    default = Thresholds()
+    value = 0.5 if name.endswith("RISE") else 7.5
+    found = Settings.from_environment({name: str(value)}).thresholds
+    assert found == msgspec.structs.replace(default, **{ADMIT[name]: value})
+    assert Settings.from_environment({name: " "}).thresholds == default
+    for text in ("nan", "-1", "inf", "much"):
+        with pytest.raises(SettingsError, match=name):
+            Settings.from_environment({name: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"), [("", "two"), ("two", "two"), (" Sweep", "sweep"), ("2", 2), ("17", 17), ("007", 7)]
+)
+def test_the_policy_of_sentinels_is_read(text: str, policy: str | int):
+    """Two words, or a number from 2 on."""
+    assert Settings.from_environment({"WARMCURVE_SENTINELS": text}).sentinels == policy
+
+
+@pytest.mark.parametrize("text", ["1", "0", "-2", "2.0", "all", "two2", "²", "1_0", "9" * 5000])
+def test_a_policy_that_is_none_is_refused(text: str):
+    """What is neither of the words nor such a number is refused with the values it takes."""
+    with pytest.raises(SettingsError, match="WARMCURVE_SENTINELS") as refused:
+        Settings.from_environment({"WARMCURVE_SENTINELS": text})
+    assert "sweep" in refused.value.detail
+
+
+def test_the_tail_is_skipped_or_run_once():
+    """Two words; others are refused."""
+    assert Settings.from_environment({"WARMCURVE_TAIL": "ONCE "}).tail == "once"
+    assert Settings.from_environment({"WARMCURVE_TAIL": "skip"}).tail == Settings.from_environment({}).tail == "skip"
+    for text in ("twice", "1", "on"):
+        with pytest.raises(SettingsError, match="WARMCURVE_TAIL"):
+            Settings.from_environment({"WARMCURVE_TAIL": text})
+
+
+def test_ranks_must_agree_on_what_changes_the_runs():
+    """Limits, policy and tail are common; what only the leader does with its own disk and samples is not."""
+    common = Settings().common()
+    for other in (Settings(Limits(max_regret=0.3)), Settings(sentinels=3), Settings(tail="once")):
+        assert other.common() != common
+    for other in (Settings(trust_group=True), Settings(vote_timeout_s=1), Settings(thresholds=Thresholds(noise=1))):
+        assert other.common() == common
 
 
 def test_every_variable_is_read():

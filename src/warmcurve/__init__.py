@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from warmcurve._version import __version__
 
 if TYPE_CHECKING:
-    from warmcurve.boot import Boot, Calibrate, Install, Replay
+    from warmcurve.boot import Boot
     from warmcurve.calibration import Plan, plan, profile_from
     from warmcurve.driver import drive
     from warmcurve.entry import Entry
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from warmcurve.outcome import Outcome, Reason
     from warmcurve.profile import CostCurve, CostProfile, Sample
     from warmcurve.report import BootReport, ReportDirectory
+    from warmcurve.request import Calibrate, Install, Replay
     from warmcurve.sentinel import Limits, VerifiedProfile
     from warmcurve.settings import Settings
     from warmcurve.store import DirectoryStore, Store
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 _ROOMS = {
     "Boot": "boot",
     "BootReport": "report",
-    "Calibrate": "boot",
+    "Calibrate": "request",
     "CostCurve": "profile",
     "CostProfile": "profile",
     "DirectoryStore": "store",
     "Entry": "entry",
-    "Install": "boot",
+    "Install": "request",
     "Limits": "sentinel",
     "Outcome": "outcome",
     "Plan": "calibration",
     "Reason": "outcome",
-    "Replay": "boot",
+    "Replay": "request",
     "ReportDirectory": "report",
     "Sample": "profile",
     "Settings": "settings",

@@ -16,7 +16,7 @@ from warmcurve.fingerprint import diff
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.vote import GO, Course, Decision
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Raise it when messages or rounds change: ranks of different protocols calibrate."""
 
 
@@ -32,8 +32,12 @@ class Identity(msgspec.Struct, frozen=True):
         """The first thing in which the other differs, as "<what> <the other's>, the leader's <own>", or None."""
         for name in self.__struct_fields__:
             own, others = getattr(self, name), getattr(other, name)
-            if own != others:
-                return f"{name} {others!s:.80}, the leader's {own!s:.80}"
+            if own == others:
+                continue
+            if isinstance(own, Mapping) and isinstance(others, Mapping):
+                key = min(key for key in {*own, *others} if own.get(key) != others.get(key))
+                name, own, others = f"{name} {key}", own.get(key), others.get(key)
+            return f"{name} {others!s:.80}, the leader's {own!s:.80}"
         return None
 
 

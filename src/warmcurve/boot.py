@@ -26,55 +26,27 @@ the engine's adapter catches it at its edge, lets the engine calibrate as it doe
 import json
 import os
 import platform
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final
 
-import msgspec
-
-from warmcurve import ballot, calibration, entry, explain, sentinel
+from warmcurve import ballot, calibration, entry, explain, recording, sentinel
 from warmcurve._version import __version__
 from warmcurve.ballot import Ballot, Ending, Identity, Offer
 from warmcurve.calibration import Plan
 from warmcurve.clock import Clock
-from warmcurve.entry import Entry
 from warmcurve.errors import EntryError, FactorError, InstallRefused, ProfileError, StoreError, VoteError, VoteLost
 from warmcurve.fingerprint import Factors, Value, canonical, fingerprint
 from warmcurve.outcome import Outcome, Reason, Step
-from warmcurve.profile import CostProfile, Sample
+from warmcurve.profile import CostProfile
 from warmcurve.register import Register
 from warmcurve.report import BootReport, VoteReport
+from warmcurve.request import Calibrate, Install, Path, Replay, Samples, Steps
 from warmcurve.sentinel import Evidence, VerifiedProfile
 from warmcurve.settings import Settings
 from warmcurve.store import Store
 from warmcurve.vote import GO, Course, Decision, Heard, Operation, Party, Voting, conduct, encode, vote_alone
 
 _EXPLAINING_NS: Final = 250_000_000
-
-
-class Replay(msgspec.Struct, frozen=True):
-    """Run one timed step of each of these numbers of tokens, in order; reply with their samples."""
-
-    sizes: tuple[int, ...]
-
-
-class Install(msgspec.Struct, frozen=True):
-    """Plan with these curves; reply with nothing, or throw `InstallRefused` into the generator."""
-
-    verified: VerifiedProfile
-
-
-class Calibrate(msgspec.Struct, frozen=True):
-    """Run the full calibration and plan with its curves; reply with its samples, one a run.
-
-    Throw `ProfileError` into the generator instead where the engine plans with something that must not be stored.
-    """
-
-
-Request: TypeAlias = Replay | Install | Calibrate
-Samples: TypeAlias = tuple[Sample, ...]
-Steps: TypeAlias = Generator[Request, Samples, BootReport]
-T = TypeVar("T")
-Path: TypeAlias = Generator[Request | Operation, Any, T]
 
 
 class Boot:
@@ -155,8 +127,7 @@ class Boot:
             self._digest = fingerprint(self._factors)
         except FactorError as error:
             return (yield from self._withdraw(error.reason, error.detail)), ()
-        limits = msgspec.to_builtins(self._settings.limits)
-        identity = Identity(ballot.PROTOCOL, __version__, limits, self._digest)
+        identity = Identity(ballot.PROTOCOL, __version__, self._settings.common(), self._digest)
         return (yield from (self._offer(identity) if self.party.leads else self._answer(identity)))
 
     def _offer(self, identity: Identity) -> Voting[tuple[Decision, tuple[int, ...]]]:
@@ -166,7 +137,7 @@ class Boot:
         sizes: tuple[int, ...] = ()
         if data is not None:
             self.step = Step.SENTINEL
-            sizes = sentinel.choose(self._plan.captured, self._draw)
+            sizes = sentinel.choose(self._plan.captured, self._draw, self._settings.sentinels)
         self.step = Step.VOTE
         failed = yield from self.party.offer(encode(Offer.of(identity, self._factors, data, sizes)))
         if failed:
@@ -241,12 +212,18 @@ class Boot:
     def _reuse(self, sizes: tuple[int, ...]) -> Path[Decision]:
         """From the first sentinel to curves that are in place on every rank, or the decision to calibrate."""
         assert self._stored is not None
+        tokens = calibration.tokens_run(self._plan, self._stored)
+        tail = self._plan.tail() if self._settings.tail == "once" else ()
+        ahead, rounds = sizes, 0
+        asked: tuple[int, ...] = ()
         samples: Samples = ()
-        for rounds in range(1, sentinel.ROUNDS + 1):
+        while ahead:
             self.step = Step.SENTINEL
-            self._sentinel_runs += len(sizes)
-            samples += yield Replay(sizes)
-            verdict = sentinel.judge(self._stored, sizes * rounds, samples, self._settings.limits)
+            rounds += 1
+            self._sentinel_runs += len(ahead)
+            samples += yield Replay(ahead)
+            asked += tuple(tokens[size] for size in ahead)
+            verdict = sentinel.judge(self._stored, asked, samples, self._settings.limits)
             self._evidence = verdict.evidence
             if isinstance(verdict, VerifiedProfile):
                 self._own = GO
@@ -258,7 +235,10 @@ class Boot:
             if decision.course is Course.CALIBRATE:
                 return decision
             if decision.course is Course.GO:
-                break
+                # What the tail shows is compared with the sentinels, so another round replays both.
+                ahead, sizes, tail, rounds = tail, sizes + tail, (), 0
+            else:
+                ahead = sizes
         assert isinstance(verdict, VerifiedProfile)
         self.step = Step.INSTALL
         self._installing = True
@@ -299,32 +279,29 @@ class Boot:
         try:
             if flaw:
                 raise flaw
-            recorded = self._entry(samples)
+            recorded = recording.record(
+                samples,
+                self._plan,
+                self._settings.thresholds,
+                engine=self._engine,
+                factors=self._factors or {},
+                conditions=self._told(),
+            )
             self.step = Step.PUT
             self._store.put(recorded.digest, entry.encode(recorded))
         except (ProfileError, EntryError, StoreError) as error:
             return Ending(Outcome.UNRECORDED, error.reason, error.detail)
         return Ending(Outcome.RECORDED, None if decision.reason is Reason.ABSENT else decision.reason)
 
-    def _entry(self, samples: Samples) -> Entry:
-        profile = calibration.profile_from(samples, self._plan.captured[-1])
-        if problem := calibration.shortfall(self._plan, profile):
-            raise ProfileError(problem)
-        assert self._factors is not None
-        conditions = {
+    def _told(self) -> dict[str, str | int | float | bool | None]:
+        """The conditions of an entry."""
+        return {
             "recorded_at": self._clock.now().isoformat(timespec="seconds"),
             "host": platform.node(),
             "warmcurve": __version__,
             "calibration_ms": self._calibration_ms(),
             **self._conditions,
         }
-        return Entry(
-            factors=self._factors,
-            engine=self._engine,
-            protocol=entry.protocol(replays=len(self._plan.runs) // len(self._plan.sizes())),
-            profile=profile,
-            conditions=entry.writable(conditions),
-        )
 
     @property
     def reused(self) -> bool:

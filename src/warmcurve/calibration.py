@@ -5,7 +5,7 @@ stored profile is the one the engine would have measured.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -35,6 +35,10 @@ class Plan(msgspec.Struct, frozen=True):
     def sizes(self) -> tuple[int, ...]:
         return tuple(sorted(set(self.runs)))
 
+    def tail(self) -> tuple[int, ...]:
+        """The sizes above all captured ones, in increasing order."""
+        return tuple(size for size in self.sizes() if not self.captured or size > self.captured[-1])
+
     def described(self) -> dict[str, Any]:
         """As a factor: curves measured at other sizes are other curves."""
         return {"sizes": list(self.sizes()), "captured": list(self.captured), "runs": len(self.runs)}
@@ -61,15 +65,28 @@ def profile_from(samples: Iterable[Sample], capture_limit: int) -> CostProfile:
     which opens gaps inside the drafter's own interval.
     """
     kept = tuple(samples)
-    verify: defaultdict[int, list[float]] = defaultdict(list)
-    draft: defaultdict[int, list[float]] = defaultdict(list)
     for sample in kept:
         if flaw := sample.flaw():
             raise ProfileError(flaw)
+    verify, draft = times_ms(kept)
+    return CostProfile(_median_curve(verify), _median_curve(draft), capture_limit, kept)
+
+
+def times_ms(samples: Iterable[Sample]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+    """The times that each point of both curves is the median of: the target's by tokens, the drafter's by requests."""
+    verify: defaultdict[int, list[float]] = defaultdict(list)
+    draft: defaultdict[int, list[float]] = defaultdict(list)
+    for sample in samples:
         verify[sample.tokens].append(sample.verify_ms)
         if sample.full_graph:
             draft[sample.requests].append(sample.draft_ms)
-    return CostProfile(_median_curve(verify), _median_curve(draft), capture_limit, kept)
+    return verify, draft
+
+
+def dispersion(times_ms: Sequence[float]) -> float:
+    """The median absolute deviation of times, as a share of their median. Two odd ones in five do not show in it."""
+    middle = median(times_ms)
+    return median(abs(ms - middle) for ms in times_ms) / middle
 
 
 def shortfall(plan: Plan, profile: CostProfile) -> str | None:
@@ -88,6 +105,11 @@ def shortfall(plan: Plan, profile: CostProfile) -> str | None:
     return None
 
 
-def _median_curve(grouped: dict[int, list[float]]) -> CostCurve:
+def tokens_run(plan: Plan, profile: CostProfile) -> dict[int, int]:
+    """By size of the plan, how many tokens its run really had. The profile must be one without a shortfall."""
+    return {size: sample.tokens for size, sample in zip(plan.runs, profile.samples, strict=True)}
+
+
+def _median_curve(grouped: Mapping[int, list[float]]) -> CostCurve:
     sizes = tuple(sorted(grouped))
     return CostCurve(sizes, tuple(median(grouped[size]) for size in sizes))

@@ -2,9 +2,10 @@
 
 from typing import Protocol
 
-from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples
+from warmcurve.boot import Boot
 from warmcurve.errors import InstallRefused
 from warmcurve.report import BootReport
+from warmcurve.request import Calibrate, Install, Replay, Samples
 from warmcurve.sentinel import VerifiedProfile
 
 

@@ -37,9 +37,9 @@ class WarmcurveError(Exception):
 
 
 class ProfileError(WarmcurveError, ValueError):
-    def __init__(self, detail: str) -> None:
-        super().__init__(Reason.CALIBRATION_INVALID, detail)
-        self.args = (detail,)
+    def __init__(self, detail: str, reason: Reason = Reason.CALIBRATION_INVALID) -> None:
+        super().__init__(reason, detail)
+        self.args = (detail, reason)
 
 
 class FactorError(WarmcurveError, LookupError):

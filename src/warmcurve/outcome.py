@@ -62,6 +62,10 @@ class Reason(StrEnum):
     FACTOR_UNKNOWN = "factor_unknown"
     FACTOR_INVALID = "factor_invalid"
     CALIBRATION_INVALID = "calibration_invalid"
+    CALIBRATION_COLD = "calibration_cold"
+    CALIBRATION_NOISY = "calibration_noisy"
+    CALIBRATION_FLAT = "calibration_flat"
+    CALIBRATION_BENT = "calibration_bent"
     STORE_UNSAFE = "store_unsafe"
     STORE_READ_ONLY = "store_read_only"
     STORE_FULL = "store_full"
@@ -149,8 +153,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Compare clocks, power limit and neighbours with the entry's conditions (`warmcurve show`).",
     ),
     Reason.SENTINEL_SHAPE: Meaning(
-        "The sentinels moved by different factors: planning with the stored curves could lose more throughput than "
-        "`max_regret` allows.",
+        "The sentinels moved by different factors; the report says which sizes did. Planning with the stored curves "
+        "could lose more throughput than `max_regret` allows.",
         "Compare the machine's state with the entry's conditions; if it recurs at the same sizes, the stored "
         "measurement was disturbed and has now been replaced.",
     ),
@@ -169,6 +173,30 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.CALIBRATION_INVALID: Meaning(
         "The calibration did not give one usable sample per run, or the engine's curves are not the medians of them.",
         "Nothing, if rare: the engine uses what it measured. If it recurs, report it with the boot report.",
+    ),
+    Reason.CALIBRATION_COLD: Meaning(
+        "Something compiled, or clocks came up, while the curves were measured: the first replay of a size took "
+        "several times as long as the others. The engine uses what it measured; a stored entry stays as it is.",
+        "Nothing, if the next boot records. If it recurs, keep the engine's own compile caches between boots, or raise "
+        "WARMCURVE_ADMIT_COLD.",
+    ),
+    Reason.CALIBRATION_NOISY: Meaning(
+        "Replays of one size differ so much that their median is not to be trusted. The engine uses what it measured; "
+        "a stored entry stays as it is.",
+        "Look for what shares the device, for changing clocks and for a power limit. On a machine that is always this "
+        "noisy raise WARMCURVE_ADMIT_NOISE, and the sentinels' limits with it.",
+    ),
+    Reason.CALIBRATION_FLAT: Meaning(
+        "The largest size cost hardly more than the smallest, so the runs cannot have done what their sizes say. The "
+        "engine uses what it measured; a stored entry stays as it is.",
+        "Check that the engine runs each size as it lists it. If the largest batch is really as cheap as the smallest, "
+        "set WARMCURVE_ADMIT_RISE=0.",
+    ),
+    Reason.CALIBRATION_BENT: Meaning(
+        "A size cost much less than a smaller one. A planner takes no size for cheaper than a smaller one, so it would "
+        "plan with much more than was measured. The engine uses what it measured; a stored entry stays as it is.",
+        "Nothing, if the next boot records: a disturbance hit the smaller size. If it recurs at the same sizes, the "
+        "engine's kernels are like that: raise WARMCURVE_ADMIT_BEND.",
     ),
     Reason.STORE_UNSAFE: Meaning(
         "Another user owns the store or may write to it, so nothing in it can be trusted.",

@@ -4,6 +4,12 @@
 |---|---|---|
 | `WARMCURVE_SCALE_LOW`, `WARMCURVE_SCALE_HIGH` | 0.4, 2.5 | measured / stored of every sentinel must lie between them |
 | `WARMCURVE_MAX_REGRET` | 0.2 | share of throughput that a stored curve may lose at most by the sentinels' bound |
+| `WARMCURVE_SENTINELS` | two | captured sizes that a hit replays: `two`, `sweep` (every one), or how many |
+| `WARMCURVE_TAIL` | skip | `once`: a hit also runs each size of the eager tail, which warms up kernels, and judges it |
+| `WARMCURVE_ADMIT_NOISE` | 0.1 | a calibration is stored if the replays of no size vary by more than this share |
+| `WARMCURVE_ADMIT_COLD` | 2.5 | … and no first replay took more than so many times what the others of its size took |
+| `WARMCURVE_ADMIT_RISE` | 0.01 | … and each doubling of the size costs this share more on average; 0: or less |
+| `WARMCURVE_ADMIT_BEND` | 0.25 | … and no size would count this share more if it cost as much as a smaller one |
 | `WARMCURVE_TRUST_GROUP` | 0 | trust the members of a store's group, where the group may write to it |
 | `WARMCURVE_VOTE_TIMEOUT` | 30 | seconds that each vote of several ranks waits for all of them |
 
@@ -13,12 +19,15 @@ The switch that turns an engine's adapter on is the adapter's own.
 import math
 import sys
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
+from warmcurve.admission import Thresholds
 from warmcurve.errors import SettingsError
-from warmcurve.sentinel import Limits
+from warmcurve.sentinel import Limits, Policy
+
+Tail: TypeAlias = Literal["skip", "once"]
 
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"", "0", "false", "no", "off"})
@@ -28,6 +37,9 @@ class Settings(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     trust_group: bool = False
     vote_timeout_s: float = 30.0
+    sentinels: Policy = "two"
+    tail: Tail = "skip"
+    thresholds: Thresholds = Thresholds()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -37,7 +49,19 @@ class Settings(msgspec.Struct, frozen=True):
         high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
         regret = _number(environment, "WARMCURVE_MAX_REGRET", default.max_regret, least=0, most=1)
         timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=120)
-        return cls(Limits(low, high, regret), flag(environment, "WARMCURVE_TRUST_GROUP"), timeout_s)
+        return cls(
+            Limits(low, high, regret),
+            flag(environment, "WARMCURVE_TRUST_GROUP"),
+            timeout_s,
+            _policy(environment, "WARMCURVE_SENTINELS"),
+            _tail(environment, "WARMCURVE_TAIL"),
+            _thresholds(environment),
+        )
+
+    def common(self) -> dict[str, Any]:
+        """What changes the runs of a hit or their verdict, so that all ranks must have it alike."""
+        limits: dict[str, Any] = msgspec.to_builtins(self.limits)
+        return limits | {"sentinels": self.sentinels, "tail": self.tail}
 
 
 def flag(environment: Mapping[str, str], name: str) -> bool:
@@ -48,6 +72,36 @@ def flag(environment: Mapping[str, str], name: str) -> bool:
     if text in _OFF:
         return False
     raise SettingsError(f"{name}={text!r:.40} is neither on (1) nor off (0)")
+
+
+def _policy(environment: Mapping[str, str], name: str) -> Policy:
+    text = environment.get(name, "").strip().lower()
+    if text in {"", "two"}:
+        return "two"
+    if text == "sweep":
+        return "sweep"
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 1:
+        return int(text)
+    raise SettingsError(f"{name}={text!r:.40} is neither two nor sweep nor a number from 2 on")
+
+
+def _tail(environment: Mapping[str, str], name: str) -> Tail:
+    text = environment.get(name, "").strip().lower()
+    if text in {"", "skip"}:
+        return "skip"
+    if text == "once":
+        return "once"
+    raise SettingsError(f"{name}={text!r:.40} is neither skip nor once")
+
+
+def _thresholds(environment: Mapping[str, str]) -> Thresholds:
+    default, most = Thresholds(), sys.float_info.max
+    return Thresholds(
+        _number(environment, "WARMCURVE_ADMIT_NOISE", default.noise, least=0, most=most),
+        _number(environment, "WARMCURVE_ADMIT_COLD", default.cold, least=1, most=most),
+        _number(environment, "WARMCURVE_ADMIT_RISE", default.rise, least=0, most=1),
+        _number(environment, "WARMCURVE_ADMIT_BEND", default.bend, least=0, most=most),
+    )
 
 
 def _number(environment: Mapping[str, str], name: str, default: float, *, least: float, most: float) -> float:

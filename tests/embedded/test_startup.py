@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from warmcurve.embedded.startup import Startup, calibration_plan, factors, start
+from warmcurve.embedded.startup import BUSY, Startup, calibration_plan, factors, start
 from warmcurve.fingerprint import fingerprint
 from warmcurve.planner import cost_tables
 from warmcurve.sentinel import Limits
@@ -11,7 +11,7 @@ from warmcurve.settings import Settings
 from warmcurve.testing import MemoryStore
 
 # Real timings on a machine of any load: what is tried here is the path, not the clock.
-ANY = Settings(Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0))
+ANY = Settings(Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0), thresholds=BUSY)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ if __name__ == "__main__":
 
 
 class Server:
-    """Boots vLLM in processes of its own, on real time: the sentinels' limits admit any."""
+    """Boots vLLM in processes of its own, on real time: the limits of trust admit any."""
 
     def __init__(self, directory: Path) -> None:
         self.cache = directory / "cache"
@@ -68,6 +68,10 @@ class Server:
                 "WARMCURVE_SCALE_LOW": "0",
                 "WARMCURVE_SCALE_HIGH": "1e9",
                 "WARMCURVE_MAX_REGRET": "1",
+                "WARMCURVE_ADMIT_NOISE": "1e9",
+                "WARMCURVE_ADMIT_COLD": "1e9",
+                "WARMCURVE_ADMIT_RISE": "0",
+                "WARMCURVE_ADMIT_BEND": "1e9",
             }
             | environment,
             capture_output=True,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import scripted
 
-from tests.vllm.booting import STOCK_RUNS, Booted, Machine, draft_ms, scaled, tampered, verify_ms
+from tests.vllm.booting import CAPTURED, STOCK_RUNS, Booted, Machine, draft_ms, scaled, tampered, verify_ms
 
 
 def test_a_common_factor_does_not_matter(warm: Machine, recorded: Booted) -> None:
@@ -51,6 +51,54 @@ def test_a_passing_disturbance_is_outvoted(warm: Machine, recorded: Booted) -> N
     assert booted.words == ("reused", None)
     assert len(booted.runs) == 4
     assert booted.tables == recorded.tables
+
+
+def test_a_sweep_replays_every_graph(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each captured size once, the largest first; one graph that moved, wherever it is, is found and told."""
+    monkeypatch.setenv("WARMCURVE_SENTINELS", "sweep")
+    booted = warm.boot()
+    assert booted.words == ("reused", None)
+    assert booted.runs == CAPTURED[::-1]
+    assert booted.tables == recorded.tables
+    assert booted.tokens == recorded.tokens
+    warm.costs = scripted.CostModel(
+        lambda tokens, full: verify_ms(tokens, full) * (1.6 if tokens == CAPTURED[1] else 1), draft_ms
+    )
+    monkeypatch.setenv("WARMCURVE_ADMIT_BEND", "9")
+    booted = warm.boot()
+    assert booted.words == ("recorded", "sentinel_shape")
+    assert booted.runs == CAPTURED[::-1] * 3 + STOCK_RUNS
+    assert booted.report is not None
+    assert f"verify of {CAPTURED[1]} tokens became 1.6× dearer, the rest did not" in booted.report["detail"]
+
+
+def test_the_tail_runs_once_on_a_hit(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the sentinels each size of the eager tail runs once, which warms up its kernels, and none is off the grid;
+    a tail that became dearer, which no sentinel sees, is found.
+    """
+    monkeypatch.setenv("WARMCURVE_TAIL", "once")
+    booted = warm.boot()
+    assert booted.words == ("reused", None)
+    assert booted.runs[0] == CAPTURED[-1]
+    assert booted.runs[2:] == recorded.runs[len(CAPTURED) * 5 :: 5]
+    assert booted.tables == recorded.tables
+    assert booted.tokens == recorded.tokens
+    warm.costs = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) * (1 if full else 1.6), draft_ms)
+    booted = warm.boot()
+    assert booted.words == ("recorded", "sentinel_shape")
+    assert booted.runs[-len(STOCK_RUNS) :] == STOCK_RUNS
+    assert warm.boot().words == ("reused", None)
+
+
+def test_a_calibration_that_compiled_is_not_stored(machine: Machine) -> None:
+    """A first replay of a graph that takes many times what the others take is told, and nothing is stored."""
+    steps = iter([40.0])
+    machine.costs = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) * next(steps, 1.0), draft_ms)
+    booted = machine.boot()
+    assert booted.words == ("unrecorded", "calibration_cold")
+    assert booted.runs == STOCK_RUNS
+    assert machine.entries == []
+    assert machine.boot().words == ("recorded", None)
 
 
 def _seen_as(**changes: Any) -> Any:

@@ -75,7 +75,8 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
     limits = startup.NOISY
     told = (
         f"Sentinel limits are wider here than by default, for a CPU that others share: measured / stored "
-        f"{limits.scale_low:g} to {limits.scale_high:g}, loss bound {limits.max_regret:.0%}."
+        f"{limits.scale_low:g} to {limits.scale_high:g}, loss bound {limits.max_regret:.0%}. A calibration is "
+        f"stored however noisy it was."
     )
     if as_json:
         document(**_described(shown))

@@ -7,6 +7,7 @@ answers to three requests. `drive` asks them in the right order, and the report 
 """
 
 import hashlib
+import math
 import os
 import platform
 import secrets
@@ -17,7 +18,8 @@ from typing import Any, Final
 import numpy as np
 
 from warmcurve._version import __version__
-from warmcurve.boot import Boot, Samples
+from warmcurve.admission import Thresholds
+from warmcurve.boot import Boot
 from warmcurve.calibration import Plan, plan, profile_from
 from warmcurve.clock import Clock, SystemClock
 from warmcurve.driver import drive
@@ -27,6 +29,7 @@ from warmcurve.fingerprint import Factors, Value
 from warmcurve.planner import cost_tables
 from warmcurve.profile import CostProfile
 from warmcurve.report import BootReport
+from warmcurve.request import Samples
 from warmcurve.sentinel import Limits, VerifiedProfile
 from warmcurve.settings import Settings
 from warmcurve.store import Store
@@ -34,6 +37,8 @@ from warmcurve.store import Store
 NAME: Final = f"embedded {__version__}"
 NOISY: Final = Limits(scale_low=0.25, scale_high=4.0, max_regret=0.6)
 """Wider than the default: on a CPU shared with other programs a step of a millisecond may take two."""
+BUSY: Final = Thresholds(noise=math.inf, cold=math.inf, bend=math.inf)
+"""Such a calibration is stored however noisy, if only its costs rise: nothing but a demonstration depends on it."""
 
 
 def calibration_plan(engine: Engine) -> Plan:

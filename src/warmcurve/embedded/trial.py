@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from warmcurve.embedded import library
 from warmcurve.embedded.engine import Counts, Engine, Policy, Request
 from warmcurve.embedded.model import load
-from warmcurve.embedded.startup import NOISY, Startup, start
+from warmcurve.embedded.startup import BUSY, NOISY, Startup, start
 from warmcurve.planner import CostTables
 from warmcurve.profile import CostProfile
 from warmcurve.report import BootReport
@@ -66,7 +66,7 @@ def boot(store: Store, max_requests: int, progress: Progress) -> Booted:
     engine = Engine(*load(), max_requests)
     engine.warm_up()
     startup = Startup(engine, progress)
-    report = start(engine, store, settings=Settings(NOISY), startup=startup)
+    report = start(engine, store, settings=Settings(NOISY, thresholds=BUSY), startup=startup)
     assert startup.profile is not None
     assert engine.policy.tables is not None
     return Booted(engine, report, startup.profile, engine.policy.tables, (time.perf_counter_ns() - began) / 1e6)

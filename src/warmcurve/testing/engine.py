@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from warmcurve.boot import Samples
 from warmcurve.calibration import REPLAYS, Plan, plan
 from warmcurve.errors import InstallRefused
 from warmcurve.profile import Sample
+from warmcurve.request import Samples
 from warmcurve.sentinel import VerifiedProfile
 from warmcurve.testing.clock import FakeClock
 

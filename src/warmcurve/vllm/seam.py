@@ -23,13 +23,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from warmcurve.boot import Boot, Calibrate, Install, Replay, Samples, Steps
+from warmcurve.boot import Boot
 from warmcurve.calibration import Plan, profile_from
 from warmcurve.clock import SystemClock
 from warmcurve.errors import InstallRefused, ProfileError, SettingsError, VoteLost
 from warmcurve.outcome import Reason
 from warmcurve.profile import Sample
 from warmcurve.report import BootReport, ReportDirectory
+from warmcurve.request import Calibrate, Install, Replay, Samples, Steps
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.vllm import factors, releases
