@@ -23,7 +23,10 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "max_num_seqs": ({"max_num_seqs": 3}, ["scheduler.max_requests"]),
     "captured sizes": (graphs(1, 2, 4, 8), ["plan.captured"]),
     "token budget": ({"max_num_batched_tokens": 48}, ["scheduler.max_tokens"]),
-    "another draft of the same class": (speculative(model=str(engine.MODELS / "draft-wide")), ["draft.model.weights"]),
+    "another draft of the same class": (
+        speculative(model=str(engine.MODELS / "draft-wide")),
+        ["draft.model.weights.digest"],
+    ),
     "profile context length": ({}, ["profile.context_len"]),
 }
 
