@@ -247,9 +247,14 @@ def test_a_setting_that_cannot_be_understood(warm: Machine, value: str, monkeypa
 
 def test_a_model_that_cannot_be_identified(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A required factor that cannot be read: neither loaded nor stored, and the report names it."""
+    from warmcurve.errors import FactorError
+    from warmcurve.outcome import Reason
     from warmcurve.vllm import models
 
-    monkeypatch.setattr(models, "_weights", lambda directory: None)
+    def unknown(model: object, load: object, reading: object) -> object:
+        raise FactorError(Reason.FACTOR_UNKNOWN, "target.model.weights", "planted")
+
+    monkeypatch.setattr(models, "_weights", unknown)
     booted = warm.boot()
     assert booted.words == ("unrecorded", "factor_unknown")
     assert booted.report is not None
