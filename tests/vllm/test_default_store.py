@@ -242,5 +242,6 @@ def test_a_leader_that_is_killed_leaves_nobody_hanging(tmp_path: Path, when: str
     calibrated = [*sentinels, *ScriptedEngine().plan.runs]
     for rank in (1, 2):
         outcome, reason, ran, _ = told[rank][-1]
-        assert (ran, outcome) in ((sentinels, "lost"), (calibrated, Outcome.UNRECORDED))
+        # The leader may be gone before a follower has read its first decision.
+        assert (ran, outcome) in (([], "lost"), (sentinels, "lost"), (calibrated, Outcome.UNRECORDED))
         assert (reason is Reason.VOTE_LOST) == (outcome == "lost")
