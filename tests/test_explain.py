@@ -22,13 +22,13 @@ from warmcurve.explain import (
     first_differences,
     line,
     nearest,
-    printable,
     section,
     sections,
     survey,
 )
 from warmcurve.fingerprint import Difference, diff, fingerprint, leaves
 from warmcurve.outcome import Reason
+from warmcurve.printable import printable
 from warmcurve.store import Store
 from warmcurve.testing import FaultStore, MemoryStore
 

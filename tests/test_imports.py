@@ -13,7 +13,7 @@ import warmcurve
 ROOT = Path(warmcurve.__file__).parent
 # From the ground up: a room may import its own floor and those below, in no circle.
 FLOORS = (
-    {"_version", "outcome", "clock"},
+    {"_version", "outcome", "clock", "printable"},
     {"errors"},
     {"profile", "_files", "drift"},
     {"sentinel", "calibration", "admission", "fingerprint", "planner", "vote"},

@@ -17,6 +17,7 @@ from warmcurve.entry import decode
 from warmcurve.errors import EntryError, FactorError, StoreError
 from warmcurve.fingerprint import Difference, Factors, diff, leaves
 from warmcurve.outcome import Reason
+from warmcurve.printable import printable
 from warmcurve.store import Store
 
 SURVEYED: Final = 64
@@ -138,13 +139,6 @@ def change(difference: Difference, width: int = _WIDTH) -> str:
     sides = [_ABSENT if side is None else printable(side) for side in (difference.left, difference.right)]
     start = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), min(map(len, sides)))
     return " -> ".join(_cut(side, width, start) for side in sides)
-
-
-def printable(text: str) -> str:
-    """One line that a terminal only shows: factors may be any text, with escape sequences in it."""
-    if text.isprintable():
-        return text
-    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
 
 def _ranked(ours: Mapping[str, str], entries: Iterable[Stored]) -> Iterator[tuple[int, int, float, str, Stored]]:

@@ -20,6 +20,7 @@ import msgspec
 from warmcurve import _files
 from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
+from warmcurve.printable import printable
 from warmcurve.sentinel import Evidence, Limits
 from warmcurve.vote import Decision
 
@@ -92,15 +93,10 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
         words = [f"warmcurve: {self.outcome}"]
         words += [f"{name}={value}" for name, value in fields.items() if value is not None]
         if self.detail:
-            words.append(f"({_one_line(self.detail)})")
+            words.append(f"({printable(' '.join(self.detail.split()))[:400]})")
         if self.reason and self.outcome is Outcome.UNRECORDED:
             words.append(f"- {MEANINGS[self.reason].remedy}")
         return " ".join(words)
-
-
-def _one_line(text: str) -> str:
-    # Details quote what was read: a terminal must not obey what a damaged file says.
-    return "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in " ".join(text.split()))[:400]
 
 
 class ReportDirectory:

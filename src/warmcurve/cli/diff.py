@@ -17,6 +17,7 @@ from warmcurve.cli.show import PREFIX, NoSuchEntry, find
 from warmcurve.entry import Entry
 from warmcurve.errors import StoreError
 from warmcurve.fingerprint import Difference, diff, fingerprint
+from warmcurve.printable import printable
 
 
 class Side(NamedTuple):
@@ -87,7 +88,7 @@ def grouped(differences: Iterable[Difference], indent: str = "") -> Iterator[str
         if [each.factor for each in inner] == [name]:
             yield f"{indent}{explain.line(inner[0])}"
         else:
-            yield f"{indent}{explain.printable(name)}"
+            yield f"{indent}{printable(name)}"
             for each in inner:
                 rest = msgspec.structs.replace(each, factor=each.factor.removeprefix(f"{name}."))
                 yield f"{indent}  {explain.line(rest)}"

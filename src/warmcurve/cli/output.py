@@ -5,6 +5,8 @@ from typing import IO, Any, Final
 
 import click
 
+from warmcurve.printable import printable
+
 SCHEMA: Final = 1
 """Of every JSON document that the command line prints."""
 
@@ -34,5 +36,5 @@ def note(text: str) -> None:
 
 
 def clean(value: object) -> str:
-    """One line of text that a terminal only shows: entries may come from anywhere, with escape sequences in them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    """One line of text that a terminal only shows."""
+    return printable(str(value))
