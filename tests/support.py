@@ -1,6 +1,8 @@
 """What several tests build: one boot on a scripted engine, and what this user and machine are able to do."""
 
+import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,14 @@ from warmcurve.store import Store
 from warmcurve.testing import ScriptedEngine
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
+
+NO_FILE: dict[str, Callable[[Path], object]] = {
+    "directory": Path.mkdir,
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "link to nothing": lambda path: path.symlink_to("nowhere"),
+}
+"""What may lie where a file is looked for, by kind; each is made at a path. Nobody writes to the pipe."""
 
 
 def boot_of(engine: ScriptedEngine, store: Store, kind_of_boot: type[Boot] = Boot, **changes) -> Boot:

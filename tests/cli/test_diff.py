@@ -1,7 +1,6 @@
 """`warmcurve diff`."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.cli.conftest import Record, Run
+from tests.support import NO_FILE
 from tests.test_report import REPORT
 from warmcurve import entry
 from warmcurve.fingerprint import fingerprint
@@ -252,20 +252,12 @@ def test_a_damaged_report_is_an_error_of_the_environment(damage: str, run: Run, 
     assert hint.startswith("hint: ")
 
 
-@pytest.mark.parametrize("kind", ["directory", "pipe", "device", "link to nothing"])
+@pytest.mark.parametrize("kind", NO_FILE)
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
 def test_what_is_no_file_is_not_read(kind: str, suffix: str, run: Run, tmp_path: Path) -> None:
     """A directory, a pipe without a writer or a device ends with an error, not with a wait."""
     path = tmp_path / f"thing.{suffix}"
-    match kind:
-        case "directory":
-            path.mkdir()
-        case "pipe":
-            os.mkfifo(path)
-        case "device":
-            path.symlink_to("/dev/zero")
-        case _:
-            path.symlink_to(tmp_path / "missing")
+    NO_FILE[kind](path)
     result = run("diff", path, path)
     assert (result.exit_code, result.stdout) == (2 if kind == "link to nothing" else 3, "")
     assert str(path) in result.stderr

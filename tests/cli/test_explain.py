@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Record, Run
 from tests.cli.test_diff import DAMAGED
+from tests.support import NO_FILE
 from tests.support import run as succeeds
 from tests.test_report import REPORT
 from warmcurve import entry
@@ -312,13 +313,7 @@ def test_what_is_no_private_file_is_passed_over(kind: str, factors: dict[str, An
         path.chmod(0o666)
     else:
         path.rename(elsewhere := path.with_name("elsewhere"))
-        match kind:
-            case "directory":
-                path.mkdir()
-            case "pipe":
-                os.mkfifo(path)
-            case _:
-                path.symlink_to(elsewhere)
+        (NO_FILE | {"link": lambda path: path.symlink_to(elsewhere)})[kind](path)
     result = run("explain")
     assert _head(result.stdout)["report"] == str(expected)
     assert str(path) in result.stderr
@@ -328,13 +323,7 @@ def test_what_is_no_private_file_is_passed_over(kind: str, factors: dict[str, An
 def test_a_named_report_that_is_no_file_is_not_read(kind: str, run: Run, tmp_path: Path) -> None:
     """An error, not a wait."""
     path = tmp_path / "thing"
-    match kind:
-        case "directory":
-            path.mkdir()
-        case "pipe":
-            os.mkfifo(path)
-        case _:
-            path.symlink_to("/dev/zero")
+    NO_FILE[kind](path)
     result = run("explain", path)
     assert (result.exit_code, result.stdout) == (3, "")
     assert f"error: {path}: " in result.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Record, Run
+from tests.support import NO_FILE
 from warmcurve.cli.ls import age, short_length
 from warmcurve.store import DirectoryStore
 
@@ -60,23 +61,18 @@ def test_a_damaged_entry_is_placed_by_the_time_of_its_file(store: DirectoryStore
     assert listed == [late, "0" * 64, early]
 
 
-@pytest.mark.parametrize("kind", ["directory", "pipe", "link", "writable"])
+@pytest.mark.parametrize("kind", ["directory", "pipe", "device", "writable"])
 def test_what_is_no_private_file_is_listed_and_not_followed(
     kind: str, store: DirectoryStore, record: Record, run: Run
 ) -> None:
     """A directory, a pipe, a link or a file that others may write has a row with its reason, and nothing hangs."""
     record()
     path = _path(store, "f" * 64)
-    match kind:
-        case "directory":
-            path.mkdir()
-        case "pipe":
-            os.mkfifo(path)
-        case "link":
-            path.symlink_to("/dev/zero")
-        case "writable":
-            path.touch()
-            path.chmod(0o666)
+    if kind == "writable":
+        path.touch()
+        path.chmod(0o666)
+    else:
+        NO_FILE[kind](path)
     states = {entry["digest"]: entry["state"] for entry in json.loads(run("ls", "--json").stdout)["entries"]}
     assert states["f" * 64] == ("store_unsafe" if kind == "writable" else "entry_unreadable")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Record, Run
+from tests.support import NO_FILE
 from warmcurve.outcome import MEANINGS, Reason
 from warmcurve.store import DirectoryStore
 
@@ -101,13 +102,7 @@ def test_what_is_no_file_is_unreadable(
     """A directory, a pipe without a writer or a device is a finding, not a wait."""
     record()
     path = Path(store.describe("0" * 64)) if stored else tmp_path / "thing"
-    match kind:
-        case "directory":
-            path.mkdir()
-        case "pipe":
-            os.mkfifo(path)
-        case "device":
-            path.symlink_to("/dev/zero")
+    NO_FILE[kind](path)
     result = run("verify", *(() if stored else (path,)))
     assert result.exit_code == 1
     assert f"{path}: entry_unreadable: " in result.stdout
