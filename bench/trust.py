@@ -42,7 +42,7 @@ class Trial(NamedTuple):
 
     stored: CostProfile
     machine: Machine
-    shares: list[float]
+    shares: dict[int, float]
     draw: Draw
     looks: dict[Choose, tuple[tuple[int, ...], list[Sample], list[float]]]
 
@@ -103,19 +103,14 @@ def looked(choose: Choose, limits: Sequence[float]) -> Rule:
     return rule
 
 
-def sweep(captured: tuple[int, ...], _: Draw) -> tuple[int, ...]:
-    """Every captured size once, the largest first: it brings the clocks up."""
-    return captured[::-1]
+def sweep(captured: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
+    return sentinel.choose(captured, draw, "sweep")
 
 
 def weighted(trial: Trial) -> Verdict:
     """Policy `two`, the second size drawn by what an error there costs."""
-
-    def choose(captured: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
-        place = draw(1 << 30) / (1 << 30)
-        return captured[-1], captured[int(np.searchsorted(np.cumsum(trial.shares[:-1]), place))]
-
-    return judged(choose)(trial)
+    pick = sentinel.weighted(trial.shares)
+    return judged(lambda captured, draw: sentinel.choose(captured, draw, pick=pick))(trial)
 
 
 def with_tail(trial: Trial) -> Verdict:
@@ -149,19 +144,19 @@ RULES: Final[dict[str, Rule]] = {
 }
 
 
-def shares(base: Base) -> list[float]:
+def shares(base: Base) -> dict[int, float]:
     """What a cost that is stored 1.5 times too low or too high costs at each captured size but the largest: mean over
     the declared batches, as a share of all.
     """
     declared = [case.batch for case in base.cases()]
-    found = []
+    found = {}
     for size in base.profile.captured()[:-1]:
         points = [(n, ms * 1.5 if n == size else ms) for n, ms in base.profile.verify.points()]
         bumped = CostProfile(
             CostCurve(*map(tuple, zip(*points, strict=True))), base.profile.draft, base.profile.capture_limit, ()
         )
-        found.append(losses(bumped, base.profile, declared).mean() + losses(base.profile, bumped, declared).mean())
-    return [each / sum(found) for each in found]
+        found[size] = losses(bumped, base.profile, declared).mean() + losses(base.profile, bumped, declared).mean()
+    return {size: each / sum(found.values()) for size, each in found.items()}
 
 
 class Cell(NamedTuple):
@@ -177,7 +172,7 @@ class Cell(NamedTuple):
     replays: dict[str, float]
 
 
-def cell(base: Base, drift: Drift, weights: list[float], trials: int, seed: list[int]) -> Cell:
+def cell(base: Base, drift: Drift, weights: dict[int, float], trials: int, seed: list[int]) -> Cell:
     random = np.random.default_rng(seed)
     before, machine = (Machine(base, profile, drift.noise, random) for profile in (drift.then, drift.now))
     if (drift.family, drift.noise) == ("none", 0.02):
