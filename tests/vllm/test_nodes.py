@@ -34,13 +34,16 @@ def _decision(node: Node) -> object:
     return node.report["vote"]["decision"]
 
 
+SHAPES = pytest.mark.parametrize(
+    "shape", [nodes.TENSOR_PARALLEL, nodes.EXPERTS_DATA_PARALLEL], ids=lambda shape: type(shape).__name__
+)
 COLD, WARM = ("recorded", None, 0, len(STOCK_RUNS)), ("reused", None, 2, 0)
 ALONE = ("unrecorded", "rank_absent", 0, len(STOCK_RUNS))
 
 
 @nodes.needs_root
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("shape", [nodes.TENSOR_PARALLEL, nodes.EXPERTS_DATA_PARALLEL], ids=lambda s: type(s).__name__)
+@SHAPES
 def test_two_machines_boot_cold_then_warm(machines: tuple[Node, Node], shape: nodes.Shape) -> None:
     """The real server on two machines: cold, then warm with the entry on the leader's disk alone, then with a machine
     that lacks the plugin: both calibrate, and serve. The completions are the same each time.
@@ -69,18 +72,21 @@ def test_two_machines_boot_cold_then_warm(machines: tuple[Node, Node], shape: no
 
 
 @pytest.mark.timeout(2400)
-def test_a_node_that_is_switched_off_or_of_another_version(tmp_path: Path) -> None:
+@SHAPES
+def test_a_node_that_is_switched_off_or_of_another_version(shape: nodes.Shape, tmp_path: Path) -> None:
     """Real servers of two nodes, of which one is switched off, then of another version: all calibrate, and serve."""
     leader, follower = machines = nodes.on_loopback(tmp_path)
     follower.settings |= nodes.SWITCHED_OFF
     leader.settings |= {"WARMCURVE_VOTE_TIMEOUT": "3"}
-    assert _serve(nodes.TENSOR_PARALLEL, machines) == TOKENS
+    completed = _serve(shape, machines)
+    if shape is nodes.TENSOR_PARALLEL:
+        assert completed == TOKENS
     assert (_words(leader), follower.report, leader.entries) == (ALONE, None, [])
 
     follower.settings.update({nodes.SWITCH: "1"})
     leader.settings.pop("WARMCURVE_VOTE_TIMEOUT")
     follower.install_version("9.9.9")
-    assert _serve(nodes.TENSOR_PARALLEL, machines) == TOKENS
+    assert _serve(shape, machines) == completed
     differ = ("unrecorded", "ranks_differ", 0, len(STOCK_RUNS))
     assert [_words(node) for node in machines] == [differ, differ]
     assert _decision(leader) == _decision(follower)
