@@ -1,7 +1,8 @@
 """The path from boot to decision, sans-I/O.
 
 `Boot.run()` is a generator: it yields what the engine is to do and is sent what was measured. It never touches a
-device; files and clock come in as small protocols. An engine drives it like this (`drive` below):
+device; files, clock and the store that ranks vote over come in as small protocols. An engine drives it like this
+(`driver.py`):
 
     steps = boot.run()
     request = next(steps)
@@ -12,15 +13,16 @@ device; files and clock come in as small protocols. An engine drives it like thi
             case Calibrate():       reply = the samples of the engine's own full calibration
         request = steps.send(reply)             # StopIteration carries the BootReport
 
-        fingerprint ── a factor unknown ─────────────→ Calibrate, nothing stored
-            └─ get, decode ── none or damaged ───────→ Calibrate, store
-                └─ Replay … ── off scale or shape ───→ Calibrate, replace
-                    └─ Install ── refused ───────────→ Calibrate, replace
-                        └─ reused
+        fingerprint ── a factor unknown ───────────────────→ Calibrate, nothing stored
+            └─ get, decode ── none or damaged ─────────────→ Calibrate, store
+                └─ vote ── a rank differs or is absent ────→ Calibrate, nothing stored
+                    └─ Replay …, vote ── off, on any rank ─→ Calibrate, replace
+                        └─ Install, vote ── refused ───────→ Calibrate, replace
+                            └─ reused
 
 Errors that belong to the path (`WarmcurveError`) become reasons here. An error that nobody foresaw passes through:
-the engine's adapter catches it at its edge, lets the engine calibrate as it does without warmcurve, and reports it with
-`Boot.abandon`.
+the engine's adapter catches it at its edge, tells the other ranks with `Boot.withdraw`, lets the engine calibrate as it
+does without warmcurve, and reports it with `Boot.abandon`.
 """
 
 import json

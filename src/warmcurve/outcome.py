@@ -229,7 +229,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.VOTE_FAILED: Meaning(
         "The store that ranks vote over failed, or a message could not be read. All ranks calibrated, and nothing was "
-        "stored.",
+        "stored unless all had been found alike before.",
         "Nothing, if rare. If it recurs, look at the connection between the nodes.",
     ),
     Reason.VOTE_UNAVAILABLE: Meaning(
