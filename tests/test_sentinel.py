@@ -377,6 +377,13 @@ def test_noise_widens_the_last_round_by_what_it_explains(
             assert 0 <= verdict.evidence.widened <= regret * WIDEST + 1e-9
 
 
+def test_noise_of_a_few_percent_widens_nothing():
+    """What noise alone could show counts where it is more than the limit, and is not added to it."""
+    assert allowed(Limits(), 0.02, 0.02) == allowed(Limits(), 0.05, 0.05) == 0.2
+    assert 0.2 < allowed(Limits(), 0.09, 0.09) < 0.25
+    assert allowed(Limits(), 0.2, 0.2) == 0.25
+
+
 @given(st.floats(0, 1), st.floats(0, 10), st.floats(0, 10), st.floats(0, 1))
 def test_what_is_allowed_grows_with_noise_up_to_a_cap(regret: float, one: float, other: float, more: float):
     """Without noise it is `max_regret`, and never more than a quarter above it."""
