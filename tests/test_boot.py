@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import A, boot, boot_of
+from tests.test_modes import WAYS
 from warmcurve import entry
 from warmcurve.admission import Thresholds
 from warmcurve.boot import Boot
@@ -846,13 +847,15 @@ def _core_reasons(engine: ScriptedEngine) -> Iterator[Reason]:
 
 
 def test_every_reason_of_a_boot_is_produced(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
-    """The tests of this file meet every reason, but for those of a vote (`test_ranks.py`) and the two that only an
-    adapter gives, before there is a boot.
+    """The tests of this file meet every reason, but for those of a vote (`test_ranks.py`), of the modes and of what is
+    remembered (`test_modes.py`) and the two that only an adapter gives, before there is a boot.
     """
     votes = {Reason.RANKS_DIFFER, Reason.RANK_ABSENT, Reason.VOTE_FAILED, Reason.VOTE_LOST}
     engine.verify_ms = _scaled(engine.verify_ms, 2)
     assert boot(engine, store).reason is Reason.SENTINEL_SHAPE
-    assert set(Reason) - set(_core_reasons(engine)) == {Reason.ENGINE_UNKNOWN, Reason.SETTINGS_INVALID} | votes
+    assert set(Reason) - set(_core_reasons(engine)) == {Reason.ENGINE_UNKNOWN, Reason.SETTINGS_INVALID} | votes | set(
+        WAYS
+    )
 
 
 MS = st.floats(0.01, 1000)

@@ -46,6 +46,7 @@ def test_the_corpus_is_what_its_maker_writes():
 def test_every_reason_of_bytes_has_a_bad_entry(reason: Reason):
     """The corpus has an entry for every reason that bytes alone can have, but for the one too large to keep."""
     elsewhere = {Reason.ENTRY_UNREADABLE, Reason.ENTRY_INCOMPLETE, Reason.ENTRY_TOO_LARGE}
+    elsewhere |= {Reason.ENTRY_EXPIRED, Reason.ENTRY_QUARANTINED}
     assert any(f".{reason}." in path.name for path in BAD) != (reason in elsewhere)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from warmcurve import errors
 from warmcurve.errors import (
+    CurvesRequired,
     EntryError,
     FactorError,
     InstallRefused,
@@ -30,6 +31,7 @@ ERRORS: list[tuple[WarmcurveError, type[Exception]]] = [
     (SettingsError("detail"), ValueError),
     (VoteError("detail"), RuntimeError),
     (VoteLost("detail"), RuntimeError),
+    (CurvesRequired("detail"), RuntimeError),
 ]
 each_error = pytest.mark.parametrize(
     ("error", "parent"), ERRORS, ids=lambda value: getattr(type(value), "__name__", "")

@@ -18,9 +18,10 @@ FLOORS = (
     {"profile", "_files", "drift"},
     {"sentinel", "calibration", "admission", "fingerprint", "planner", "vote"},
     {"settings", "report", "ballot", "register", "distributed", "workload"},
-    {"entry"},
+    {"entry", "history", "regret"},
     {"store"},
     {"explain", "recording", "request"},
+    {"audit", "keeper"},
     {"boot"},
     {"driver"},
     {"vllm", "embedded", "testing"},
@@ -28,7 +29,7 @@ FLOORS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ENGINES = {"vllm", "embedded", "testing", "cli"}
-CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "workload", "distributed"})
+CORE = sorted(FLOOR.keys() - ENGINES - {"planner", "workload", "regret", "distributed"})
 
 
 def _module(path: Path) -> str:

@@ -13,6 +13,7 @@ _GROUPS = (
     ("A stored curve that was turned down", Reason.SENTINEL_MISSING),
     ("A calibration that was not stored", Reason.FACTOR_UNKNOWN),
     ("Ranks that could not go on together", Reason.RANKS_DIFFER),
+    ("What the mode asks for", Reason.SWITCHED_OFF),
     ("warmcurve stood aside", Reason.NOTHING_CAPTURED),
 )
 _HEAD = """\

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,16 @@ def open_directory(path: Path, *, trust_group: bool, create: bool = False) -> It
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def open_nested(outer: Path, inner: Path, *, trust_group: bool, create: bool = False) -> Iterator[int]:
+    """The same for a directory in one that is checked as well: whoever may write the outer one may swap the inner."""
+    with (
+        open_directory(outer, trust_group=trust_group, create=create),
+        open_directory(inner, trust_group=trust_group, create=create) as descriptor,
+    ):
+        yield descriptor
 
 
 def _refuse_unsafe(status: os.stat_result, path: Path, *, trust_group: bool) -> None:
@@ -139,6 +149,17 @@ def _sweep(directory: int, now: float) -> None:
                     status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                     if now - status.st_mtime > _FORGOTTEN_AFTER_S:
                         os.unlink(name, dir_fd=directory)
+
+
+def keep_newest(directory: int, names: Iterable[str], count: int, last: str | None = None) -> None:
+    """Remove the files longest unchanged, so that `count` are left. `last` counts as the newest.
+
+    Raises OSError. Directories, which may lie under any name, are left alone.
+    """
+    changed = {name: os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime for name in names}
+    for name in sorted(changed, key=lambda name: (name == last, changed[name]))[:-count]:
+        with suppress(IsADirectoryError, PermissionError, FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
 
 
 def write_error(path: Path, error: OSError) -> StoreError:

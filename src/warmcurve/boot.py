@@ -14,11 +14,14 @@ device; files, clock and the store that ranks vote over come in as small protoco
         request = steps.send(reply)             # StopIteration carries the BootReport
 
         fingerprint ── a factor unknown ───────────────────→ Calibrate, nothing stored
-            └─ get, decode ── none or damaged ─────────────→ Calibrate, store
+            └─ get, decode ── none, damaged, too old ──────→ Calibrate, store
                 └─ vote ── a rank differs or is absent ────→ Calibrate, nothing stored
                     └─ Replay …, vote ── off, on any rank ─→ Calibrate, replace
                         └─ Install, vote ── refused ───────→ Calibrate, replace
                             └─ reused
+
+That is the mode `reuse`. With `require` nothing calibrates: the path ends in `CurvesRequired`, which stops the engine.
+`record` never offers an entry, `verify` compares it with a full calibration and stores nothing, `off` does neither.
 
 Errors that belong to the path (`WarmcurveError`) become reasons here. An error that nobody foresaw passes through:
 the engine's adapter catches it at its edge, tells the other ranks with `Boot.withdraw`, lets the engine calibrate as it
@@ -29,26 +32,37 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextlib import suppress
 
-from warmcurve import ballot, calibration, entry, explain, recording, sentinel
+from warmcurve import ballot, calibration, keeper, sentinel
 from warmcurve._version import __version__
+from warmcurve.audit import audit
 from warmcurve.ballot import Ballot, Ending, Identity, Offer
-from warmcurve.calibration import Plan
+from warmcurve.calibration import Plan, profile_from
 from warmcurve.clock import Clock
-from warmcurve.errors import EntryError, FactorError, InstallRefused, ProfileError, StoreError, VoteError, VoteLost
+from warmcurve.entry import Entry
+from warmcurve.errors import (
+    CurvesRequired,
+    EntryError,
+    FactorError,
+    InstallRefused,
+    ProfileError,
+    StoreError,
+    VoteError,
+    VoteLost,
+)
 from warmcurve.fingerprint import Factors, Value, canonical, fingerprint
-from warmcurve.outcome import Outcome, Reason, Step
+from warmcurve.history import Histories
+from warmcurve.keeper import Keeper
+from warmcurve.outcome import PLANNED, TURNED_DOWN, Outcome, Reason, Step
 from warmcurve.profile import CostProfile
 from warmcurve.register import Register
-from warmcurve.report import BootReport, VoteReport
+from warmcurve.report import BootReport, RegretReport, VoteReport
 from warmcurve.request import Calibrate, Install, Path, Replay, Samples, Steps
 from warmcurve.sentinel import Evidence, VerifiedProfile
 from warmcurve.settings import Settings
 from warmcurve.store import Store
 from warmcurve.vote import GO, Course, Decision, Heard, Operation, Party, Voting, conduct, encode, vote_alone
-
-_EXPLAINING_NS: Final = 250_000_000
 
 
 class Boot:
@@ -58,7 +72,9 @@ class Boot:
     at other sizes are other curves. `unreviewed` names factors that count though nobody reviewed them, for the report.
     `draw(n)` gives an integer in [0, n), to pick the sentinels. In a world of several
     ranks they vote over `register` (`vote.py`), and only the leader, rank 0, draws and touches the store; without a
-    register every rank calibrates, and nothing is stored.
+    register every rank calibrates, and nothing is stored. `histories` remembers from boot to boot what became of an
+    entry. `weigh(fresh, stored)` gives the regret of one profile where the other is true, for the report of a boot that
+    calibrated beside a stored one (`regret.py`); it must not raise.
     """
 
     def __init__(
@@ -74,6 +90,8 @@ class Boot:
         rank: int = 0,
         world: int = 1,
         register: Register | None = None,
+        histories: Histories | None = None,
+        weigh: Callable[[CostProfile, CostProfile], RegretReport | None] = lambda _fresh, _stored: None,
         unreviewed: tuple[str, ...] = (),
         conditions: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> None:
@@ -87,6 +105,9 @@ class Boot:
         self._clock = clock
         self._draw = draw
         self._register = register
+        self._histories = histories
+        self._weigh = weigh
+        self._keeper: Keeper | None = None
         self._unreviewed = unreviewed
         self._conditions = conditions or {}
         self._started = clock.monotonic_ns()
@@ -99,6 +120,8 @@ class Boot:
         self._decision: Decision | None = None
         self._detail: str | None = None
         self._evidence: Evidence | None = None
+        self._regret: RegretReport | None = None
+        self._expected_ms: float | None = None
         self._recorded_ms: float | None = None
         self._sentinel_runs = 0
         self._calibration_runs = 0
@@ -114,11 +137,20 @@ class Boot:
             self._decision = yield from self._reuse(sizes)
         if self._decision.course is Course.GO:
             self._in_place = self._clock.monotonic_ns()
+            if self._keeper:
+                self._keeper.accepted()
             return self._report(Outcome.REUSED, None)
+        if self._keeper and self._decision.reason in TURNED_DOWN:
+            self._keeper.turned_down(self._decision.reason, self._decision.detail)
+        if self._settings.mode == "require":
+            told = (self._decision.reason, self._decision.detail)
+            raise CurvesRequired(": ".join(filter(None, told)))
         return (yield from self._calibrate(self._decision))
 
     def _open(self) -> Voting[tuple[Decision, tuple[int, ...]]]:
         """Up to the first decision, and the sentinels that go with it."""
+        if self._settings.mode == "off":
+            return (yield from self._withdraw(Reason.SWITCHED_OFF, "by the mode")), ()
         if self.party.world > 1 and self._register is None:
             self.party.over = True
             return (yield from self._withdraw(Reason.VOTE_UNAVAILABLE, f"{self.party.world} ranks take part")), ()
@@ -160,7 +192,7 @@ class Boot:
         try:
             data = offer.entry_bytes()
             if data is not None:
-                self._decode(data, identity.digest)
+                self._take(data, identity.digest)
                 offer.check_sizes(self._plan.captured)
         except (EntryError, VoteError) as error:
             self._own = Decision(Course.CALIBRATE, error.reason, error.detail, self.party.rank, agreed=True)
@@ -178,35 +210,30 @@ class Boot:
 
     def _look_up(self, digest: str) -> tuple[Decision, bytes | None]:
         self.step = Step.GET
+        self._keeper = Keeper(digest, self._plan, self._store, self._histories, self._settings, self._clock)
+        if self._settings.mode == "record":
+            return self._miss(Reason.MODE_RECORD, None), None
         try:
             data = self._store.get(digest)
+            if data is None:
+                return self._miss(Reason.ABSENT, self._keeper.nearest(self._factors or {})), None
+            self.step = Step.DECODE
+            self._keeper.check(data, self._take(data, digest))
         except StoreError as error:
             return self._miss(error.reason, error.detail), None
-        if data is None:
-            return self._miss(Reason.ABSENT, self._nearest()), None
-        self.step = Step.DECODE
-        try:
-            self._decode(data, digest)
         except EntryError as error:
-            if error.reason not in {Reason.ENTRY_SCHEMA, Reason.ENTRY_INCOMPLETE}:
-                self._store.set_aside(digest)
+            if self._settings.mode != "verify":
+                self._keeper.clear(error)
             return self._miss(error.reason, error.detail), None
-        return GO, data
+        return (self._miss(Reason.MODE_VERIFY, None), None) if self._settings.mode == "verify" else (GO, data)
 
-    def _decode(self, data: bytes, digest: str) -> None:
+    def _take(self, data: bytes, digest: str) -> Entry:
         """Raises `EntryError`."""
-        found = entry.decode(data, digest)
-        if problem := calibration.shortfall(self._plan, found.profile):
-            raise EntryError(Reason.ENTRY_INCOMPLETE, problem)
+        found = keeper.read(data, digest, self._plan)
         recorded_ms = found.conditions.get("calibration_ms")
         self._recorded_ms = recorded_ms if type(recorded_ms) is float else None
         self._stored = found.profile
-
-    def _nearest(self) -> str | None:
-        """It only informs, so it is given little time."""
-        assert self._factors is not None
-        deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
-        return explain.in_brief(self._factors, self._store, lambda: self._clock.monotonic_ns() > deadline)
+        return found
 
     def _miss(self, reason: Reason, detail: str | None) -> Decision:
         return Decision(Course.CALIBRATE, reason, detail, self.party.rank, agreed=True)
@@ -214,6 +241,7 @@ class Boot:
     def _reuse(self, sizes: tuple[int, ...]) -> Path[Decision]:
         """From the first sentinel to curves that are in place on every rank, or the decision to calibrate."""
         assert self._stored is not None
+        self._expected_ms = self._stored.expected_ms(sizes)
         tokens = calibration.tokens_run(self._plan, self._stored)
         tail = self._plan.tail() if self._settings.tail == "once" else ()
         ahead, rounds = sizes, 0
@@ -268,42 +296,35 @@ class Boot:
             flaw = error
         self._in_place = self._clock.monotonic_ns()
         ending = Ending(Outcome.UNRECORDED, decision.reason, self._detail)
-        if decision.agreed:
-            if self.party.leads:
-                ending = self._record(samples, flaw, decision)
-                yield from self.party.announce(encode(ending))
-            else:
-                ending = ballot.read_ending((yield from self.party.learn()))
-            self._detail = ending.detail or self._detail
+        if decision.agreed and self.party.leads:
+            ending = self._record(samples, flaw, decision)
+            yield from self.party.announce(encode(ending))
+            self._weigh_stored(samples)
+        elif decision.agreed:
+            ending = ballot.read_ending((yield from self.party.learn()))
+        self._detail = ending.detail or self._detail
         return self._report(ending.outcome, ending.reason)
 
     def _record(self, samples: Samples, flaw: ProfileError | None, decision: Decision) -> Ending:
+        assert self._keeper is not None
+        if self._settings.mode == "verify":
+            self._evidence, told = audit(self._stored, samples, self._settings.limits)
+            return Ending(Outcome.UNRECORDED, Reason.MODE_VERIFY, flaw.detail if flaw else told)
         try:
             if flaw:
                 raise flaw
-            recorded = recording.record(
-                samples,
-                self._plan,
-                self._settings.thresholds,
-                engine=self._engine,
-                factors=self._factors or {},
-                conditions=self._told(),
-            )
             self.step = Step.PUT
-            self._store.put(recorded.digest, entry.encode(recorded))
+            taken = {"calibration_ms": self._calibration_ms()}
+            self._keeper.record(samples, self._engine, self._factors or {}, {**taken, **self._conditions})
         except (ProfileError, EntryError, StoreError) as error:
             return Ending(Outcome.UNRECORDED, error.reason, error.detail)
-        return Ending(Outcome.RECORDED, None if decision.reason is Reason.ABSENT else decision.reason)
+        return Ending(Outcome.RECORDED, None if decision.reason in PLANNED else decision.reason)
 
-    def _told(self) -> dict[str, str | int | float | bool | None]:
-        """The conditions of an entry."""
-        return {
-            "recorded_at": self._clock.now().isoformat(timespec="seconds"),
-            "host": platform.node(),
-            "warmcurve": __version__,
-            "calibration_ms": self._calibration_ms(),
-            **self._conditions,
-        }
+    def _weigh_stored(self, samples: Samples) -> None:
+        """For the report: what the stored curves are worth against the fresh ones."""
+        with suppress(ProfileError):
+            if self._stored is not None and samples:
+                self._regret = self._weigh(profile_from(samples, self._stored.capture_limit), self._stored)
 
     @property
     def reused(self) -> bool:
@@ -369,11 +390,14 @@ class Boot:
             step=step,
             digest=self._digest,
             entry=self._store.describe(self._digest) if self._digest and self.party.leads else None,
+            mode=self._settings.mode,
             calibration_runs=self._calibration_runs,
+            expected_ms=self._expected_ms,
             sentinel_runs=self._sentinel_runs,
             calibration_ms=self._calibration_ms(),
             recorded_ms=self._recorded_ms,
             evidence=self._evidence,
+            regret=self._regret,
             limits=self._settings.limits,
             factors=None if hit else self._factors,
             unreviewed=self._unreviewed,

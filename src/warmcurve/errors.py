@@ -8,7 +8,8 @@
     ├── InstallRefused(RuntimeError)  an engine that refuses verified curves
     ├── SettingsError(ValueError)   an environment variable that cannot be understood
     ├── VoteError(RuntimeError)     a store that ranks vote over and that failed, or a message that cannot be read
-    └── VoteLost(RuntimeError)      a rank that promised to follow a decision and cannot: it must stop
+    ├── VoteLost(RuntimeError)      a rank that promised to follow a decision and cannot: it must stop
+    └── CurvesRequired(RuntimeError)  no stored curves hold, and the mode lets no boot go on without
 
 The library raises them; only an adapter's edge may catch more broadly.
 """
@@ -82,4 +83,12 @@ class VoteLost(WarmcurveError, RuntimeError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(Reason.VOTE_LOST, detail)
+        self.args = (detail,)
+
+
+class CurvesRequired(WarmcurveError, RuntimeError):
+    """The mode is `require`: the engine must stop before it serves, on every rank."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(Reason.CURVES_REQUIRED, detail)
         self.args = (detail,)

@@ -20,7 +20,7 @@ OUTCOMES: Final[Mapping[Outcome, str]] = {
     Outcome.REUSED: "The stored curves passed the sentinels and are installed. No calibration ran.",
     Outcome.RECORDED: "The engine calibrated in full, and the result was stored for the next boot.",
     Outcome.UNRECORDED: "Nothing was stored, and nothing stored was used: the engine calibrated as it does without "
-    "warmcurve, or failed on its own while it did.",
+    "warmcurve, failed on its own while it did, or was not let go on without stored curves (`require`).",
 }
 """What each outcome means."""
 
@@ -51,6 +51,8 @@ class Reason(StrEnum):
     ENTRY_INVALID = "entry_invalid"
     ENTRY_FOREIGN = "entry_foreign"
     ENTRY_INCOMPLETE = "entry_incomplete"
+    ENTRY_EXPIRED = "entry_expired"
+    ENTRY_QUARANTINED = "entry_quarantined"
     # A stored curve that the sentinels or the engine turned down.
     SENTINEL_MISSING = "sentinel_missing"
     SENTINEL_NOT_FULL_GRAPH = "sentinel_not_full_graph"
@@ -66,6 +68,7 @@ class Reason(StrEnum):
     CALIBRATION_NOISY = "calibration_noisy"
     CALIBRATION_FLAT = "calibration_flat"
     CALIBRATION_BENT = "calibration_bent"
+    MACHINE_UNSTABLE = "machine_unstable"
     STORE_UNSAFE = "store_unsafe"
     STORE_READ_ONLY = "store_read_only"
     STORE_FULL = "store_full"
@@ -76,12 +79,32 @@ class Reason(StrEnum):
     VOTE_FAILED = "vote_failed"
     VOTE_UNAVAILABLE = "vote_unavailable"
     VOTE_LOST = "vote_lost"
+    # What the mode asks for.
+    SWITCHED_OFF = "switched_off"
+    MODE_RECORD = "mode_record"
+    MODE_VERIFY = "mode_verify"
+    CURVES_REQUIRED = "curves_required"
     # warmcurve stood aside.
     NOTHING_CAPTURED = "nothing_captured"
     ENGINE_UNKNOWN = "engine_unknown"
     SETTINGS_INVALID = "settings_invalid"
     ENGINE_FAILED = "engine_failed"
     INTERNAL_ERROR = "internal_error"
+
+
+TURNED_DOWN: Final = frozenset(
+    {
+        Reason.SENTINEL_MISSING,
+        Reason.SENTINEL_NOT_FULL_GRAPH,
+        Reason.SENTINEL_OFF_GRID,
+        Reason.SENTINEL_SCALE,
+        Reason.SENTINEL_SHAPE,
+        Reason.INSTALL_REFUSED,
+    }
+)
+"""An entry was tried and did not hold."""
+PLANNED: Final = frozenset({Reason.ABSENT, Reason.MODE_RECORD})
+"""Why no stored curve was used where nothing went wrong: the boot recorded as planned."""
 
 
 class Meaning(NamedTuple):
@@ -134,6 +157,16 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.ENTRY_INCOMPLETE: Meaning(
         "The entry does not hold a sample for every run that this engine would calibrate with.",
         "Nothing: a boot that meets it replaces it.",
+    ),
+    Reason.ENTRY_EXPIRED: Meaning(
+        "The entry is older than `WARMCURVE_MAX_AGE` allows, or does not say when it was recorded.",
+        "Nothing: a boot that meets it calibrates and replaces it.",
+    ),
+    Reason.ENTRY_QUARANTINED: Meaning(
+        "This machine turned the entry down several times in a row (`WARMCURVE_QUARANTINE`), and no calibration has "
+        "replaced it since. So it was not tried again. Other machines go on with it.",
+        "`warmcurve show` lists the rejections, and the reports say why no calibration was stored. Once it is, the "
+        "quarantine ends; so it does when the file of this machine under `history/` is deleted.",
     ),
     Reason.SENTINEL_MISSING: Meaning(
         "A sentinel replay gave no timing, or one that is not a positive finite number.",
@@ -198,6 +231,12 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Nothing, if the next boot records: a disturbance hit the smaller size. If it recurs at the same sizes, the "
         "engine's kernels are like that: raise WARMCURVE_ADMIT_BEND.",
     ),
+    Reason.MACHINE_UNSTABLE: Meaning(
+        "Calibrations of the same configuration on this machine disagree, each with the one before it: its costs "
+        "change from boot to boot. The engine uses what it measured; a stored entry stays as it is.",
+        "Look for clocks and power limits that change, and for what shares the device. `warmcurve show` lists the "
+        "calibrations of each machine. The next one that agrees with the one before it is stored again.",
+    ),
     Reason.STORE_UNSAFE: Meaning(
         "Another user owns the store or may write to it, so nothing in it can be trusted.",
         "Give the directory to the user that runs the engine, mode 0700; or set WARMCURVE_TRUST_GROUP=1 if the "
@@ -241,6 +280,25 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "A rank voted for going on with stored curves and then could neither learn the decision nor take its vote "
         "back. It exited, since running anything could have hung the other ranks.",
         "Restart the deployment; look at the connection between the nodes, which failed during start-up.",
+    ),
+    Reason.SWITCHED_OFF: Meaning(
+        "The mode is `off`: the engine calibrated as it does without warmcurve.",
+        "To boot warm set WARMCURVE_MODE=reuse, on all ranks.",
+    ),
+    Reason.MODE_RECORD: Meaning(
+        "The mode is `record`: the engine calibrates at each boot, and what is stored is replaced without being used.",
+        "To boot warm set WARMCURVE_MODE=reuse.",
+    ),
+    Reason.MODE_VERIFY: Meaning(
+        "The mode is `verify`: the engine calibrated in full, and the report says what planning with the stored curves "
+        "would lose against the fresh ones, and the other way round. Nothing was stored.",
+        "To boot warm set WARMCURVE_MODE=reuse.",
+    ),
+    Reason.CURVES_REQUIRED: Meaning(
+        "The mode is `require`, and there are no stored curves that hold: `missed` and the detail say why. The engine "
+        "was stopped before it served.",
+        "Record the curves on this machine (`WARMCURVE_MODE=reuse` or `record`) or bring the entry of this "
+        "configuration; `warmcurve explain` tells which factors differ.",
     ),
     Reason.NOTHING_CAPTURED: Meaning(
         "The engine captured no graph, so there is no size at which a stored curve could be checked.",

@@ -6,7 +6,10 @@ A value of these types is well formed, not trusted: a stored profile reaches an 
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
 from itertools import pairwise
+from statistics import median
 
 import msgspec
 
@@ -79,3 +82,10 @@ class CostProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def captured(self) -> tuple[int, ...]:
         """The sizes at which a captured graph is replayed, in increasing order."""
         return tuple(size for size in self.verify.sizes if size <= self.capture_limit)
+
+    def expected_ms(self, sizes: Iterable[int]) -> float:
+        """What one run of each of these stored sizes took, target and drafter, by the samples' medians."""
+        spent: defaultdict[int, list[float]] = defaultdict(list)
+        for sample in self.samples:
+            spent[sample.tokens].append(sample.verify_ms + sample.draft_ms)
+        return sum(median(spent[size]) for size in sizes if size in spent)

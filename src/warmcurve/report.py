@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,20 @@ class VoteReport(msgspec.Struct, frozen=True):
     waited_ms: float
 
 
+class RegretReport(msgspec.Struct, frozen=True):
+    """Shares of the best throughput, over declared batches of `drafts` drafted tokens a request: lost by planning with
+    the stored curves where the fresh ones are true, and by planning with the fresh ones where the stored ones are.
+    `worst` is of the batch that loses most, `mean` of all.
+    """
+
+    stored_worst: float
+    stored_mean: float
+    fresh_worst: float
+    fresh_mean: float
+    drafts: int
+    batches: int
+
+
 class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     """One boot of one rank.
 
@@ -45,7 +59,9 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
     calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
     `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later.
-    `unreviewed` names factors of an engine newer than those reviewed, which count. `vote` is null for a world of one.
+    `expected_ms` is what one round of the sentinels costs by the stored curves. `regret` compares stored curves with
+    those of a calibration that ran nevertheless. `unreviewed` names factors of an engine newer than those reviewed,
+    which count. `vote` is null for a world of one.
     """
 
     schema: int = 1
@@ -65,9 +81,12 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     entry: str | None = None
     calibration_runs: int = 0
     sentinel_runs: int = 0
+    mode: str = "reuse"
+    expected_ms: float | None = None
     calibration_ms: float = 0.0
     recorded_ms: float | None = None
     evidence: Evidence | None = None
+    regret: RegretReport | None = None
     limits: Limits
     factors: Mapping[str, Any] | None = None
     unreviewed: tuple[str, ...] = ()
@@ -75,8 +94,9 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def log_line(self) -> str:
         """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""
-        evidence, decision = self.evidence, self.vote and self.vote.decision
+        evidence, regret, decision = self.evidence, self.regret, self.vote and self.vote.decision
         fields = {
+            "mode": None if self.mode == "reuse" else self.mode,
             "reason": self.reason,
             "missed": None if self.missed == self.reason else self.missed,
             "by_rank": decision.rank if decision and decision.reason else None,
@@ -85,8 +105,10 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
             "calibration_runs": self.calibration_runs,
             "calibration_ms": f"{self.calibration_ms:.0f}",
             "recorded_ms": None if self.recorded_ms is None else f"{self.recorded_ms:.0f}",
+            "expected_ms": None if self.expected_ms is None else f"{self.expected_ms:.0f}",
             "scale": evidence and f"{evidence.scale:.3g}",
             "loss_bound": evidence and f"{evidence.loss_bound:.3g}",
+            "regret": regret and f"{regret.stored_worst:.3g}",
             "unreviewed": len(self.unreviewed) or None,
             "digest": self.digest and self.digest[:12],
         }
@@ -112,10 +134,7 @@ class ReportDirectory:
         name = f"{moment}-{socket.gethostname().replace('/', '_')[:64]}-{report.pid}-{secrets.token_hex(2)}.json"
         data = json.dumps(_plain(report), indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
         try:
-            with (
-                _files.open_directory(self.directory, trust_group=self._trust_group, create=True),
-                _files.open_directory(self._reports, trust_group=self._trust_group, create=True) as reports,
-            ):
+            with self._open(create=True) as reports:
                 _files.publish(reports, name, data)
                 for old in sorted(_names(reports))[:-KEPT]:
                     with suppress(OSError):
@@ -125,6 +144,9 @@ class ReportDirectory:
         except OSError as error:
             raise _files.write_error(self._reports / name, error) from error
         return self._reports / name
+
+    def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return _files.open_nested(self.directory, self._reports, trust_group=self._trust_group, create=create)
 
     def paths(self) -> tuple[Path, ...]:
         """The reports, oldest first."""
@@ -139,10 +161,7 @@ class ReportDirectory:
         """
         found: list[tuple[Path, bytes | StoreError]] = []
         try:
-            with (
-                _files.open_directory(self.directory, trust_group=self._trust_group),
-                _files.open_directory(self._reports, trust_group=self._trust_group) as reports,
-            ):
+            with self._open() as reports:
                 for name in sorted(_names(reports), reverse=True)[:KEPT]:
                     with suppress(FileNotFoundError):
                         found.append((self._reports / name, self._read(reports, name)))

@@ -2,6 +2,9 @@
 
 | variable | default | meaning |
 |---|---|---|
+| `WARMCURVE_MODE` | reuse | `off`, `record`, `reuse`, `require` or `verify`: what a boot does with stored curves |
+| `WARMCURVE_MAX_AGE` | none | entries older than this are replaced: `90d`, `12h`, `30m`, `45s` |
+| `WARMCURVE_QUARANTINE` | 3 | an entry turned down so often in a row on a machine is not tried there again; 0: it is |
 | `WARMCURVE_SCALE_LOW`, `WARMCURVE_SCALE_HIGH` | 0.4, 2.5 | measured / stored of every sentinel must lie between them |
 | `WARMCURVE_MAX_REGRET` | 0.2 | share of throughput that a stored curve may lose at most by the sentinels' bound |
 | `WARMCURVE_SENTINELS` | two | captured sizes that a hit replays: `two`, `sweep` (every one), or how many |
@@ -19,7 +22,7 @@ The switch that turns an engine's adapter on is the adapter's own.
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 import msgspec
 
@@ -27,7 +30,11 @@ from warmcurve.admission import Thresholds
 from warmcurve.errors import SettingsError
 from warmcurve.sentinel import Limits, Policy
 
+Mode: TypeAlias = Literal["off", "record", "reuse", "require", "verify"]
 Tail: TypeAlias = Literal["skip", "once"]
+
+MODE: Final = "WARMCURVE_MODE"
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"", "0", "false", "no", "off"})
@@ -40,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True):
     sentinels: Policy = "two"
     tail: Tail = "skip"
     thresholds: Thresholds = Thresholds()
+    mode: Mode = "reuse"
+    max_age_s: float | None = None
+    quarantine: int = 3
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -56,12 +66,15 @@ class Settings(msgspec.Struct, frozen=True):
             _policy(environment, "WARMCURVE_SENTINELS"),
             _tail(environment, "WARMCURVE_TAIL"),
             _thresholds(environment),
+            mode(environment),
+            _age(environment, "WARMCURVE_MAX_AGE"),
+            _count(environment, "WARMCURVE_QUARANTINE", cls().quarantine),
         )
 
     def common(self) -> dict[str, Any]:
         """What changes the runs of a hit or their verdict, so that all ranks must have it alike."""
         limits: dict[str, Any] = msgspec.to_builtins(self.limits)
-        return limits | {"sentinels": self.sentinels, "tail": self.tail}
+        return limits | {"sentinels": self.sentinels, "tail": self.tail, "mode": self.mode}
 
 
 def flag(environment: Mapping[str, str], name: str) -> bool:
@@ -72,6 +85,34 @@ def flag(environment: Mapping[str, str], name: str) -> bool:
     if text in _OFF:
         return False
     raise SettingsError(f"{name}={text!r:.40} is neither on (1) nor off (0)")
+
+
+def mode(environment: Mapping[str, str]) -> Mode:
+    """Raises `SettingsError`."""
+    text = environment.get(MODE, "").strip().lower() or "reuse"
+    for known in get_args(Mode):
+        if text == known:
+            return known  # type: ignore[no-any-return]
+    raise SettingsError(f"{MODE}={text!r:.40} is none of {', '.join(get_args(Mode))}")
+
+
+def _age(environment: Mapping[str, str], name: str) -> float | None:
+    text = environment.get(name, "").strip().lower()
+    if not text:
+        return None
+    number, unit = text[:-1], _SECONDS.get(text[-1])
+    if unit and number.isascii() and number.isdecimal() and len(number) < 10 and int(number):
+        return float(int(number) * unit)
+    raise SettingsError(f"{name}={text!r:.40} is no age such as 90d, 12h, 30m or 45s")
+
+
+def _count(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return int(text)
+    raise SettingsError(f"{name}={text!r:.40} is not a number from 0 on")
 
 
 def _policy(environment: Mapping[str, str], name: str) -> Policy:

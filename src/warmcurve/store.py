@@ -3,6 +3,7 @@
     <directory>/v1/<64 hex digits>.jsonl           an entry
     <directory>/v1/<64 hex digits>.jsonl.bad-<8>   one found damaged, moved aside once and never read again
     <directory>/reports/                           boot reports (`report.py`)
+    <directory>/history/                           what became of entries, by machine (`history.py`)
 
 A store never interprets what it keeps: `entry.py` checks the bytes at every read.
 """
@@ -10,8 +11,7 @@ A store never interprets what it keeps: `entry.py` checks the bytes at every rea
 import os
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,6 +22,9 @@ from warmcurve.outcome import Reason
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".jsonl"
+_ASIDE: Final = ".jsonl.bad-"
+KEPT_ASIDE: Final = 16
+"""Damaged files of a store that are kept for inspection: whatever damages one at each boot must not fill a disk."""
 
 
 class Store(Protocol):
@@ -60,14 +63,8 @@ class DirectoryStore:
         self._entries = directory / f"v{SCHEMA}"
         self._trust_group = trust_group
 
-    @contextmanager
-    def _open(self, *, create: bool = False) -> Iterator[int]:
-        # Whoever may write the outer directory may swap the inner one, so both are checked.
-        with (
-            _files.open_directory(self.directory, trust_group=self._trust_group, create=create),
-            _files.open_directory(self._entries, trust_group=self._trust_group, create=create) as entries,
-        ):
-            yield entries
+    def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return _files.open_nested(self.directory, self._entries, trust_group=self._trust_group, create=create)
 
     def get(self, digest: str) -> bytes | None:
         name = _name(digest)
@@ -148,8 +145,10 @@ def _name(digest: str) -> str:
 
 
 def _move_aside(directory: int, name: str) -> None:
-    aside = f"{name}.bad-{secrets.token_hex(4)}"
+    aside = f"{name.removesuffix(_SUFFIX)}{_ASIDE}{secrets.token_hex(4)}"
     os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+    with suppress(OSError):
+        _files.keep_newest(directory, [other for other in os.listdir(directory) if _ASIDE in other], KEPT_ASIDE, aside)
 
 
 def _unavailable(path: Path, error: OSError) -> StoreError:

@@ -1,6 +1,7 @@
 """Stores in memory: one that is perfect, one that fails when told."""
 
 from warmcurve.errors import StoreError
+from warmcurve.history import History
 from warmcurve.store import check_digest
 
 
@@ -69,3 +70,20 @@ class FaultStore(MemoryStore):
         if isinstance(self.errors.get("put"), StoreError):
             return False
         return super().set_aside(digest)
+
+
+class MemoryHistories:
+    """The histories of one machine, by digest. Writing raises `error`, while there is one."""
+
+    def __init__(self, machine: str = "machine") -> None:
+        self.machine = machine
+        self.kept: dict[str, History] = {}
+        self.error: StoreError | None = None
+
+    def read(self, digest: str) -> History:
+        return self.kept.get(digest, History(self.machine))
+
+    def write(self, digest: str, history: History) -> None:
+        if self.error:
+            raise self.error
+        self.kept[digest] = history

@@ -13,16 +13,22 @@ when it meets a VLLM_ variable that is not its own (`Platform.validate_environ`)
 
 
 def register() -> None:
-    """Entry point of the group `vllm.general_plugins`. Never raises; may be called any number of times."""
+    """Entry point of the group `vllm.general_plugins`; may be called any number of times.
+
+    Raises nothing, but in the mode `require`, where a boot without warmcurve is not wanted.
+    """
     # From os.environ and not vllm.envs: a variable that vLLM knew would enter its compile cache's key.
     switch = next((os.environ[name] for name in SWITCHES if name in os.environ), "")
-    if switch.strip().lower() in {"", "0", "false", "no", "off"}:
+    mode = os.environ.get("WARMCURVE_MODE", "").strip().lower()
+    if switch.strip().lower() in {"", "0", "false", "no", "off"} or mode == "off":
         return
     try:
         from warmcurve.vllm import hook
 
         hook.install()
     except Exception:
+        if mode == "require":
+            raise
         import logging
 
         logging.getLogger("vllm.warmcurve").warning("warmcurve could not be set up; vLLM goes on", exc_info=True)

@@ -51,6 +51,19 @@ def device_of(runner: Any) -> Device:
     return Nvidia(properties, import_pynvml())
 
 
+def machine_of(runner: Any) -> str:
+    """The name of a machine that lasts from boot to boot: its device's, where it has one, since a container gets
+    another host name at each start.
+    """
+    import torch
+
+    with suppress(Exception):
+        backend = getattr(torch, runner.device.type)
+        if uuid := getattr(backend.get_device_properties(runner.device), "uuid", None):
+            return f"{runner.device.type} {uuid}"
+    return platform.node()
+
+
 class Cpu(msgspec.Struct, frozen=True):
     cpuinfo: Path = Path("/proc/cpuinfo")
 

@@ -7,6 +7,7 @@ it from here would cost seconds and initialise the device in the front end, so a
 import functools
 import importlib.abc
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -48,6 +49,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             if spec is not None and spec.loader is not None:
                 _wrap_after(spec.loader)
         except Exception:  # the adapter's edge
+            if _required():
+                raise
             logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
             return None
         else:
@@ -81,7 +84,14 @@ def _wrap(module: ModuleType) -> None:
         capture, profile = _calibrating(runner.capture_model), _profiling(runner.profile_cudagraph_memory)
         runner.capture_model, runner.profile_cudagraph_memory = capture, profile
     except Exception:  # the adapter's edge
+        if _required():
+            raise
         logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
+
+
+def _required() -> bool:
+    """Whether a boot must fail rather than go on without stored curves (mode `require`)."""
+    return os.environ.get("WARMCURVE_MODE", "").strip().lower() == "require"
 
 
 def _calibrating(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,6 +115,8 @@ def _seam(runner: Any) -> AbstractContextManager[object]:
 
         return seam(runner)
     except Exception:  # the adapter's edge
+        if _required():
+            raise
         logger.warning("warmcurve stands aside; vLLM goes on", exc_info=True)
         return nullcontext()
 

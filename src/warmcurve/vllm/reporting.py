@@ -4,6 +4,7 @@ import logging
 import os
 import platform
 from datetime import UTC, datetime
+from typing import Final
 
 from warmcurve._version import __version__
 from warmcurve.errors import StoreError
@@ -16,6 +17,8 @@ from warmcurve.vote import Course, Decision
 # vLLM configures the logger "vllm" and no other (vllm/logger.py): a name of our own would print warnings alone.
 logger = logging.getLogger("vllm.warmcurve")
 
+_STOPS: Final = frozenset({Reason.VOTE_LOST, Reason.CURVES_REQUIRED})
+
 
 class Reporter:
     """Publishes reports; nothing it meets goes further. Without a directory it only logs."""
@@ -26,8 +29,10 @@ class Reporter:
     def publish(self, report: BootReport) -> None:
         try:
             if report.rank == 0 or _speaks(report):
-                ordinary = report.outcome is not Outcome.UNRECORDED and report.reason is None
-                logger.log(logging.INFO if ordinary else logging.WARNING, "%s", report.log_line())
+                recorded = report.outcome is not Outcome.UNRECORDED and report.reason is None
+                ordinary = recorded or report.reason is Reason.MODE_VERIFY
+                level = logging.INFO if ordinary else logging.ERROR if report.reason in _STOPS else logging.WARNING
+                logger.log(level, "%s", report.log_line())
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._failed(error)
         try:
@@ -48,7 +53,7 @@ def _speaks(report: BootReport) -> bool:
     """
     decision = report.vote.decision if report.vote else None
     silent = decision is not None and decision.reason is Reason.RANK_ABSENT and decision.rank == 0
-    return report.reason is Reason.VOTE_LOST or bool(silent and report.rank == 1)
+    return report.reason in _STOPS or bool(silent and report.rank == 1)
 
 
 def told(error: BaseException) -> str:

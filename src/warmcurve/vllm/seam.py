@@ -10,8 +10,9 @@ after it.
     set_initial_cost_curves  nothing (hit: the curves are in place already), or vLLM's own, then the entry is stored
     set_cost_curves          vLLM's own; what it was given is remembered
 
-Errors of ours end here. Whatever is raised, vLLM gets the batches it would have had without us, but for one: a rank
-that promised the others to follow and cannot (`VoteLost`) exits, as anything that it ran could hang them.
+Errors of ours end here. Whatever is raised, vLLM gets the batches it would have had without us, but for two: a rank
+that promised the others to follow and cannot (`VoteLost`) exits, as anything that it ran could hang them; and in the
+mode `require` no boot goes on without stored curves (`CurvesRequired`).
 """
 
 import logging
@@ -26,15 +27,16 @@ from typing import Any
 from warmcurve.boot import Boot
 from warmcurve.calibration import Plan, profile_from
 from warmcurve.clock import SystemClock
-from warmcurve.errors import InstallRefused, ProfileError, SettingsError, VoteLost
+from warmcurve.errors import CurvesRequired, InstallRefused, ProfileError, SettingsError, VoteLost
+from warmcurve.history import HistoryDirectory
 from warmcurve.outcome import Reason
-from warmcurve.profile import Sample
-from warmcurve.report import BootReport, ReportDirectory
+from warmcurve.profile import CostProfile, Sample
+from warmcurve.report import BootReport, RegretReport, ReportDirectory
 from warmcurve.request import Calibrate, Install, Replay, Samples, Steps
-from warmcurve.settings import Settings
+from warmcurve.settings import MODE, Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.vllm import factors, releases
-from warmcurve.vllm.device import Conditions, device_of
+from warmcurve.vllm.device import Conditions, device_of, machine_of
 from warmcurve.vllm.ranks import Ranks
 from warmcurve.vllm.reporting import Reporter, engine_name, stood_aside, told
 from warmcurve.vote import Decision
@@ -59,19 +61,25 @@ def seam(runner: Any) -> AbstractContextManager[object]:
         problem = _stranger()
         if problem is None:
             store = DirectoryStore(directory, trust_group=settings.trust_group)
-            return Seam(runner, store, settings, reporter, ranks).place()
-        _stand_aside(reporter, ranks, settings, Reason.ENGINE_UNKNOWN, problem)
+            histories = HistoryDirectory(directory, machine_of(runner), trust_group=settings.trust_group)
+            return Seam(runner, store, histories, settings, reporter, ranks).place()
+        reason, detail = Reason.ENGINE_UNKNOWN, problem
     except SettingsError as error:
-        _stand_aside(reporter, ranks, settings, error.reason, error.detail)
+        reason, detail = error.reason, error.detail
     except Exception as error:
         logger.debug("warmcurve stands aside", exc_info=True)
-        _stand_aside(reporter, ranks, settings, Reason.INTERNAL_ERROR, told(error))
+        reason, detail = Reason.INTERNAL_ERROR, told(error)
+    _stand_aside(reporter, ranks, settings, reason, detail)
     return nullcontext()
 
 
 def _stand_aside(reporter: Reporter, ranks: Ranks | None, settings: Settings, reason: Reason, detail: str) -> None:
     """Where other ranks vote they hear of it at once. Should that fail they wait until their time is up."""
-    vote = None
+    vote, required = None, None
+    # From the environment itself: where another variable cannot be understood there are no settings.
+    if os.environ.get(MODE, "").strip().lower() == "require":
+        required = CurvesRequired(f"{reason}: {detail}")
+        reason, detail = required.reason, required.detail
     try:
         if ranks is not None:
             vote = ranks.withdraw(reason, detail, settings.vote_timeout_s)
@@ -81,6 +89,18 @@ def _stand_aside(reporter: Reporter, ranks: Ranks | None, settings: Settings, re
         if ranks is not None:
             ranks.close()
     reporter.publish(stood_aside(reason, detail, ranks, vote))
+    if required:
+        raise _stopping(required, ranks)
+
+
+def _stopping(error: VoteLost | CurvesRequired, ranks: Ranks | None) -> BaseException:
+    """What to raise so that vLLM notices. Among several ranks a worker that raises an `Exception` lives on, and its
+    executor waits for the others, which may wait for this one (`WorkerProc.worker_busy_loop`). An exit is noticed.
+    """
+    if ranks is not None and ranks.world > 1:
+        return SystemExit(f"warmcurve: {error}")
+    error.add_note(error.hint())
+    return error
 
 
 def _stranger() -> str | None:
@@ -99,7 +119,13 @@ class Seam(AbstractContextManager[object]):
     """One calibration of one runner. `with seam: capture_model()`."""
 
     def __init__(
-        self, runner: Any, store: DirectoryStore, settings: Settings, reporter: Reporter, ranks: Ranks
+        self,
+        runner: Any,
+        store: DirectoryStore,
+        histories: HistoryDirectory,
+        settings: Settings,
+        reporter: Reporter,
+        ranks: Ranks,
     ) -> None:
         self._runner = runner
         self._manager = runner.adaptive_verification
@@ -107,6 +133,7 @@ class Seam(AbstractContextManager[object]):
         self._vllm_initial_curves: Callable[[list[Any]], None] = self._manager.set_initial_cost_curves
         self._vllm_curves: Callable[[Curve, Curve], None] = self._manager.set_cost_curves
         self._store = store
+        self._histories = histories
         self._settings = settings
         self._reporter = reporter
         self._ranks = ranks
@@ -144,7 +171,7 @@ class Seam(AbstractContextManager[object]):
     def _abandon(self, raised: BaseException | None) -> None:
         """Report a boot that left its path: an error of ours, or one that vLLM raised while it calibrated."""
         cause = self._error or raised
-        if isinstance(cause, VoteLost):
+        if isinstance(cause, VoteLost | CurvesRequired):
             reason, detail = cause.reason, cause.detail
         else:
             reason = Reason.INTERNAL_ERROR if self._error is not None else Reason.ENGINE_FAILED
@@ -159,11 +186,11 @@ class Seam(AbstractContextManager[object]):
             yield from self._guarded(capture_sizes)
         except VoteLost as lost:
             self._fail(lost)
-            # Not an Exception: a worker that raises one lives on, and its executor waits for the other ranks, which
-            # wait for this one (WorkerProc.worker_busy_loop). A worker that exits is noticed at once.
-            raise SystemExit(f"warmcurve: {lost}") from lost
+            raise _stopping(lost, self._ranks) from lost
         if self._installed:
             return
+        if self._settings.mode == "require":
+            raise self._required()
         self._drop_timings()
         for batch in self._vllm_batches(capture_sizes):
             self._calibration_runs += 1
@@ -174,10 +201,19 @@ class Seam(AbstractContextManager[object]):
             yield from self._decide(capture_sizes)
         except VoteLost:
             raise
+        except CurvesRequired as error:
+            self._fail(error)
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._fail(error)
             self._withdraw(told(error))
             self._installed = self._boot is not None and self._boot.reused
+
+    def _required(self) -> BaseException:
+        cause = self._error
+        if not isinstance(cause, CurvesRequired):
+            told_of = "" if cause is None else told(cause)
+            cause = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {told_of}")
+        return _stopping(cause, self._ranks)
 
     def _withdraw(self, detail: str) -> None:
         """Before this rank calibrates alone: the others must as well."""
@@ -226,6 +262,8 @@ class Seam(AbstractContextManager[object]):
             rank=self._ranks.rank,
             world=self._ranks.world,
             register=self._ranks.register(self._settings.vote_timeout_s),
+            histories=self._histories,
+            weigh=self._weigh,
             unreviewed=self._unreviewed(plan),
             conditions=self._conditions(),
         )
@@ -239,6 +277,15 @@ class Seam(AbstractContextManager[object]):
         except Exception:  # they only inform
             logger.debug("no review of the factors", exc_info=True)
             return ()
+
+    def _weigh(self, fresh: CostProfile, stored: CostProfile) -> RegretReport | None:
+        try:
+            from warmcurve.regret import weigh
+
+            return weigh(fresh, stored, int(self._runner.num_speculative_steps))
+        except Exception:  # it only informs
+            logger.debug("no regret", exc_info=True)
+            return None
 
     def _conditions(self) -> Conditions:
         try:

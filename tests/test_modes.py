@@ -1,0 +1,484 @@
+"""What a boot does with stored curves is a mode, and what became of them before is remembered."""
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from tests.support import boot, boot_of
+from warmcurve import entry
+from warmcurve.admission import Thresholds
+from warmcurve.calibration import profile_from
+from warmcurve.driver import drive
+from warmcurve.errors import CurvesRequired, StoreError
+from warmcurve.outcome import Outcome, Reason
+from warmcurve.profile import CostProfile
+from warmcurve.regret import weigh
+from warmcurve.report import BootReport, RegretReport
+from warmcurve.request import Calibrate, Replay
+from warmcurve.settings import Mode, Settings
+from warmcurve.testing import FaultStore, MemoryHistories, ScriptedEngine
+
+ALL_RUNS = 40
+DAY_S = 86400.0
+DEARER, MUCH_DEARER = 1.5, 3.0
+"""Of one size: what the shape limit finds, and what the scale limit finds."""
+
+
+class Machine:
+    """One engine with a store and what is remembered; its large sizes can become dearer than the small ones."""
+
+    def __init__(self) -> None:
+        self.engine = ScriptedEngine()
+        self.store = FaultStore()
+        self.histories = MemoryHistories()
+        self.factor = 1.0
+        self.noise: list[float] = []
+        base = self.engine.verify_ms
+        self.engine.verify_ms = lambda n: base(n) * (self.factor if n >= 16 else 1) * self._noise()
+
+    def _noise(self) -> float:
+        return self.noise.pop() if self.noise else 1.0
+
+    def boot(self, mode: Mode = "reuse", **settings) -> BootReport:
+        self.engine.runs.clear()
+        self.engine.installed = None
+        given = Settings(mode=mode, **settings)
+        return boot(self.engine, self.store, settings=given, histories=self.histories, weigh=_weigh)
+
+    def stop(self, mode: Mode = "require", **changes) -> tuple[CurvesRequired, BootReport]:
+        """A boot that must not go on."""
+        self.engine.runs.clear()
+        stopped = boot_of(self.engine, self.store, settings=Settings(mode=mode), histories=self.histories, **changes)
+        with pytest.raises(CurvesRequired) as raised:
+            drive(stopped, self.engine)
+        return raised.value, stopped.abandon(raised.value.reason, raised.value.detail, calibration_runs=0)
+
+    @property
+    def data(self) -> bytes:
+        (data,) = self.store.entries.values()
+        return data
+
+    def disturb(self) -> None:
+        """Let the next calibration be too noisy to be stored; two sentinels run before it."""
+        self.noise = [1.0, 1.5, 2.0, 0.7, 1.3] * 8 + [1.0, 1.0]
+
+
+def _weigh(fresh: CostProfile, stored: CostProfile) -> RegretReport | None:
+    return weigh(fresh, stored, 3)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def warm(machine: Machine) -> Machine:
+    """With an entry of a first boot."""
+    assert machine.boot().outcome is Outcome.RECORDED
+    return machine
+
+
+def _course(report: BootReport) -> tuple[Outcome, Reason | None, Reason | None]:
+    return report.outcome, report.reason, report.missed
+
+
+def test_off_does_nothing(warm: Machine):
+    """The engine calibrates as without warmcurve; the store is not even read."""
+    before = warm.data
+    warm.store.errors = {name: AssertionError(name) for name in ("get", "put", "list")}
+    report = warm.boot("off")
+    assert _course(report) == (Outcome.UNRECORDED, Reason.SWITCHED_OFF, Reason.SWITCHED_OFF)
+    assert (len(warm.engine.runs), report.sentinel_runs, report.digest) == (ALL_RUNS, 0, None)
+    assert warm.data == before
+    assert report.mode == "off"
+
+
+def test_record_never_reuses(warm: Machine):
+    """The engine calibrates though an entry is stored, which is replaced and not read."""
+    before = warm.data
+    warm.engine.clock.advance_ms(1e6)
+    warm.factor = 1.1
+    warm.store.errors = {"get": AssertionError("get")}
+    report = warm.boot("record")
+    assert _course(report) == (Outcome.RECORDED, None, Reason.MODE_RECORD)
+    assert (len(warm.engine.runs), report.sentinel_runs) == (ALL_RUNS, 0)
+    assert entry.decode(warm.data).profile == profile_from(warm.engine.calibrated or (), 16)
+    assert warm.data != before
+
+
+def test_record_stores_no_disturbed_calibration(warm: Machine):
+    """What is not admitted is not stored in any mode."""
+    before = warm.data
+    warm.disturb()
+    report = warm.boot("record")
+    assert _course(report) == (Outcome.UNRECORDED, Reason.CALIBRATION_NOISY, Reason.MODE_RECORD)
+    assert warm.data == before
+
+
+def test_require_goes_on_with_curves_that_hold(warm: Machine):
+    """A hit is the same as in the mode `reuse`."""
+    report = warm.boot("require")
+    assert _course(report) == (Outcome.REUSED, None, None)
+    assert warm.engine.runs == [16, 4]
+    assert report.mode == "require"
+
+
+def test_require_stops_without_an_entry(machine: Machine):
+    """Nothing runs, nothing is stored, and the error says what to do."""
+    error, report = machine.stop()
+    assert _course(report) == (Outcome.UNRECORDED, Reason.CURVES_REQUIRED, Reason.ABSENT)
+    assert machine.engine.runs == []
+    assert machine.store.entries == {}
+    assert str(error) == "curves_required: absent"
+    assert "WARMCURVE_MODE" in error.hint()
+    assert "mode=require reason=curves_required missed=absent" in report.log_line()
+
+
+@pytest.mark.parametrize(("factor", "reason"), [(DEARER, Reason.SENTINEL_SHAPE), (MUCH_DEARER, Reason.SENTINEL_SCALE)])
+def test_require_stops_where_the_curves_do_not_hold(warm: Machine, factor: float, reason: Reason):
+    """After the sentinels no calibration runs, and the entry stays; the error says what moved."""
+    before = warm.data
+    warm.factor = factor
+    error, report = warm.stop()
+    assert _course(report) == (Outcome.UNRECORDED, Reason.CURVES_REQUIRED, reason)
+    assert "16 tokens became" in error.detail
+    assert set(warm.engine.runs) == {16, 4}
+    assert report.calibration_runs == 0
+    assert warm.data == before
+    assert warm.boot().reason is reason
+
+
+def test_require_stops_where_the_engine_refuses(warm: Machine):
+    """Verified curves that the engine does not take are no curves to go on with."""
+    warm.engine.refuses = "no"
+    error, report = warm.stop()
+    assert report.missed is Reason.INSTALL_REFUSED
+    assert error.detail == "install_refused: no"
+
+
+def test_require_stops_where_a_factor_is_unknown(warm: Machine):
+    """Whatever the obstacle is, the boot does not go on."""
+    _, report = warm.stop(read_factors=lambda: {"device": 1.5})
+    assert _course(report) == (Outcome.UNRECORDED, Reason.CURVES_REQUIRED, Reason.FACTOR_INVALID)
+
+
+def test_verify_calibrates_and_compares(warm: Machine):
+    """Curves that hold: no sentinel runs, the engine plans with fresh curves, and nothing is written."""
+    before, remembered = warm.data, dict(warm.histories.kept)
+    warm.store.errors = {"put": AssertionError("put")}
+    warm.engine.clock.advance_ms(1e6)
+    report = warm.boot("verify")
+    assert _course(report) == (Outcome.UNRECORDED, Reason.MODE_VERIFY, Reason.MODE_VERIFY)
+    assert (len(warm.engine.runs), report.sentinel_runs) == (ALL_RUNS, 0)
+    assert warm.engine.installed is None
+    assert report.detail == "the stored curves hold"
+    assert report.evidence is not None
+    assert [reading.tokens for reading in report.evidence.readings] == [1, 2, 4, 8, 16]
+    assert report.evidence.loss_bound == 0
+    assert report.regret is not None
+    assert (report.regret.stored_worst, report.regret.fresh_worst, report.regret.drafts) == (0, 0, 3)
+    assert (warm.data, warm.histories.kept) == (before, remembered)
+
+
+def test_verify_tells_regret_both_ways(warm: Machine):
+    """Curves that do not hold: what moved, and what planning with either would lose where the other is true."""
+    before = entry.decode(warm.data).profile
+    warm.factor = MUCH_DEARER
+    report = warm.boot("verify")
+    assert report.reason is Reason.MODE_VERIFY
+    assert (report.detail or "").startswith("the stored curves do not hold: sentinel_scale")
+    assert "16 tokens became 3× dearer" in (report.detail or "")
+    fresh = profile_from(warm.engine.calibrated or (), 16)
+    assert report.regret == _weigh(fresh, before)
+    assert report.regret is not None
+    assert report.regret.stored_worst > 0.1
+    assert entry.decode(warm.data).profile == before
+
+
+def test_verify_of_nothing_stored_stores_nothing(machine: Machine):
+    """An audit leaves no entry, and says that there was none."""
+    report = machine.boot("verify")
+    assert _course(report) == (Outcome.UNRECORDED, Reason.MODE_VERIFY, Reason.ABSENT)
+    assert (report.evidence, report.regret, machine.store.entries) == (None, None, {})
+
+
+def test_verify_moves_no_damaged_entry_aside(warm: Machine):
+    """It tells the damage, and leaves it to the next boot that stores."""
+    (digest,) = warm.store.entries
+    warm.store.entries[digest] = warm.data[:-5]
+    report = warm.boot("verify")
+    assert _course(report) == (Outcome.UNRECORDED, Reason.MODE_VERIFY, Reason.ENTRY_TRUNCATED)
+    assert warm.store.aside == {}
+    assert warm.boot().missed is Reason.ENTRY_TRUNCATED
+    assert len(warm.store.aside[digest]) == 1
+
+
+def test_a_boot_that_calibrates_again_tells_the_regret(warm: Machine):
+    """What the stored curves would have cost is in the report of the boot that turned them down."""
+    stored = entry.decode(warm.data).profile
+    warm.factor = MUCH_DEARER
+    report = warm.boot()
+    assert _course(report) == (Outcome.RECORDED, Reason.SENTINEL_SCALE, Reason.SENTINEL_SCALE)
+    assert report.regret == _weigh(entry.decode(warm.data).profile, stored)
+    assert report.regret is not None
+    assert f" regret={report.regret.stored_worst:.3g} " in report.log_line()
+    assert warm.boot().regret is None
+
+
+def test_what_the_sentinels_should_take_is_told(warm: Machine):
+    """By the stored costs of one round, which under `sweep` is one of every captured size."""
+    stored = entry.decode(warm.data).profile
+    for policy, sizes in (("two", (16, 4)), ("sweep", (16, 8, 4, 2, 1))):
+        report = warm.boot(sentinels=policy)
+        spent = [(stored.verify.at(n) or 0) + (stored.draft.at(min(n, 4)) or 0) for n in sizes]
+        assert report.expected_ms == pytest.approx(sum(spent))
+        assert report.expected_ms == pytest.approx(report.calibration_ms, abs=1e-3)
+
+
+def _age(machine: Machine, days: float) -> None:
+    """Let an entry be so many days old."""
+    machine.engine.clock.advance_ms(days * DAY_S * 1000)
+
+
+@pytest.mark.parametrize(("days", "expired"), [(0, False), (6.9, False), (7.1, True), (4000, True)])
+def test_an_old_entry_is_replaced(warm: Machine, days: float, expired: bool):
+    """Beyond the most that is allowed an entry is calibrated again; the new one is young."""
+    _age(warm, days)
+    report = warm.boot(max_age_s=7 * DAY_S)
+    assert (report.missed is Reason.ENTRY_EXPIRED) == expired
+    assert report.outcome is (Outcome.RECORDED if expired else Outcome.REUSED)
+    assert warm.boot(max_age_s=7 * DAY_S).outcome is Outcome.REUSED
+
+
+def test_without_a_limit_no_entry_is_too_old(warm: Machine):
+    """Age alone says nothing of curves."""
+    _age(warm, 100_000)
+    assert warm.boot().outcome is Outcome.REUSED
+
+
+@pytest.mark.parametrize("recorded_at", [None, "yesterday", 17, "2099-01-01T00:00:00+00:00"])
+def test_an_entry_of_unknown_age_is_too_old(warm: Machine, recorded_at: object):
+    """Where there is a limit, an entry that does not say its age, or one of a far future, is not within it."""
+    (digest,) = warm.store.entries
+    found = entry.decode(warm.data)
+    conditions = {**found.conditions, "recorded_at": recorded_at}
+    warm.store.entries[digest] = entry.encode(msgspec.structs.replace(found, conditions=conditions))
+    assert warm.boot(max_age_s=DAY_S).missed is Reason.ENTRY_EXPIRED
+
+
+def test_clocks_of_hosts_may_differ(warm: Machine):
+    """An entry from the next hour is not too old."""
+    (digest,) = warm.store.entries
+    found = entry.decode(warm.data)
+    soon = (warm.engine.clock.now() + timedelta(hours=1)).isoformat()
+    conditions = {**found.conditions, "recorded_at": soon}
+    warm.store.entries[digest] = entry.encode(msgspec.structs.replace(found, conditions=conditions))
+    assert warm.boot(max_age_s=DAY_S).outcome is Outcome.REUSED
+
+
+def _turn_down(machine: Machine, times: int, **settings) -> list[BootReport]:
+    """Boots that turn the entry down and whose own calibration is too noisy to replace it."""
+    machine.factor = DEARER
+    reports = []
+    for _ in range(times):
+        machine.noise = []
+        machine.engine.draft_ms = _noisy_drafts()
+        reports.append(machine.boot(**settings))
+    machine.engine.draft_ms = lambda requests: 1.0 + requests / 16
+    return reports
+
+
+def _noisy_drafts() -> Callable[[int], float]:
+    """Quiet for the sentinels, of which there are six runs, and too noisy to be stored afterwards."""
+    factors = iter([1.0] * 6)
+    spread = [1.0, 1.5, 2.0, 0.7, 1.3]
+    count = 0
+
+    def draft_ms(requests: int) -> float:
+        nonlocal count
+        count += 1
+        return (1.0 + requests / 16) * next(factors, spread[count % 5])
+
+    return draft_ms
+
+
+def test_an_entry_turned_down_again_and_again_is_quarantined(warm: Machine):
+    """After three boots in a row that could not replace it, it is not tried: no sentinel runs. A calibration that is
+    stored takes its place and is tried again.
+    """
+    before = warm.data
+    reports = _turn_down(warm, 5)
+    assert [report.missed for report in reports] == [Reason.SENTINEL_SHAPE] * 3 + [Reason.ENTRY_QUARANTINED] * 2
+    assert {report.reason for report in reports} == {Reason.CALIBRATION_NOISY}
+    assert [report.sentinel_runs for report in reports] == [6] * 3 + [0] * 2
+    assert warm.data == before
+    (history,) = warm.histories.kept.values()
+    assert [each.reason for each in history.rejected] == [Reason.SENTINEL_SHAPE] * 3
+    assert "16 tokens became 1.5× dearer" in (history.rejected[-1].detail or "")
+    told = warm.stop()[0]
+    recorded = warm.boot()
+    assert _course(recorded) == (Outcome.RECORDED, Reason.ENTRY_QUARANTINED, Reason.ENTRY_QUARANTINED)
+    assert "turned down 3 times in a row" in (told.detail or "")
+    assert warm.boot().outcome is Outcome.REUSED
+
+
+def test_quarantine_is_the_machines_own(warm: Machine):
+    """Another machine goes on trying the entry."""
+    _turn_down(warm, 3)
+    warm.histories, warm.factor = MemoryHistories("another"), 1.0
+    assert warm.boot().outcome is Outcome.REUSED
+
+
+def test_an_acceptance_ends_the_row(warm: Machine):
+    """Only rejections in a row count."""
+    _turn_down(warm, 2)
+    warm.factor = 1.0
+    assert warm.boot().outcome is Outcome.REUSED
+    reports = _turn_down(warm, 3)
+    assert {report.missed for report in reports} == {Reason.SENTINEL_SHAPE}
+
+
+@pytest.mark.parametrize(("after", "tried"), [(0, 6), (1, 1), (5, 5)])
+def test_how_often_is_a_setting(warm: Machine, after: int, tried: int):
+    """Zero never quarantines."""
+    reports = _turn_down(warm, 6, quarantine=after)
+    assert [report.missed for report in reports].count(Reason.SENTINEL_SHAPE) == tried
+
+
+def test_a_quarantined_entry_is_no_entry_that_is_required(warm: Machine):
+    """The mode `require` counts too, and stops at once when the entry is in quarantine."""
+    warm.factor = DEARER
+    missed = [warm.stop()[1].missed for _ in range(4)]
+    assert missed == [Reason.SENTINEL_SHAPE] * 3 + [Reason.ENTRY_QUARANTINED]
+    assert warm.engine.runs == []
+
+
+def test_a_machine_that_flips_is_unstable(warm: Machine):
+    """The second state is stored in the place of the first; the third calibration that disagrees with the one before is
+    not, nor any other while that goes on. The entry stays usable where it holds.
+    """
+    reports = []
+    for warm.factor in [DEARER, *[1.0, DEARER] * 4]:
+        reports.append(warm.boot())
+    first, second, third, fourth, *more = reports
+    assert _course(first) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    assert _course(second) == (Outcome.UNRECORDED, Reason.MACHINE_UNSTABLE, Reason.SENTINEL_SHAPE)
+    assert "3 calibrations in a row disagree" in (second.detail or "")
+    assert "verify of 16 tokens became 1.5× cheaper" in (second.detail or "")
+    assert third.outcome is Outcome.REUSED
+    assert _course(fourth) == _course(second)
+    assert [report.outcome for report in more] == [Outcome.REUSED, Outcome.UNRECORDED] * 2 + [Outcome.REUSED]
+
+
+def test_a_machine_that_settles_is_believed_again(warm: Machine):
+    """Once two calibrations in a row agree the newest is stored."""
+    for warm.factor in (DEARER, 1.0):
+        report = warm.boot()
+    assert report.reason is Reason.MACHINE_UNSTABLE
+    settled = warm.boot()
+    assert _course(settled) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    assert warm.boot().outcome is Outcome.REUSED
+
+
+def test_record_finds_an_unstable_machine_too(machine: Machine):
+    """Calibrations at every boot are calibrations in a row."""
+    words = []
+    for machine.factor in (1.0, DEARER, 1.0, DEARER, DEARER):
+        words.append(machine.boot("record").reason)
+    assert words == [None, None, Reason.MACHINE_UNSTABLE, Reason.MACHINE_UNSTABLE, None]
+
+
+def test_a_common_factor_is_no_disagreement(machine: Machine):
+    """A machine whose costs all flip together plans the same in both states."""
+    base_verify, base_draft = machine.engine.verify_ms, machine.engine.draft_ms
+    for factor in (1.0, 1.5, 1.0, 1.5):
+        machine.engine.verify_ms = lambda n, f=factor: base_verify(n) * f  # type: ignore[misc]
+        machine.engine.draft_ms = lambda n, f=factor: base_draft(n) * f  # type: ignore[misc]
+        assert machine.boot("record").outcome is Outcome.RECORDED
+
+
+def test_what_is_not_admitted_is_no_calibration(machine: Machine):
+    """A disturbed calibration says nothing of the machine."""
+    machine.boot("record")
+    machine.disturb()
+    assert machine.boot("record").reason is Reason.CALIBRATION_NOISY
+    (history,) = machine.histories.kept.values()
+    assert len(history.calibrations) == 1
+
+
+def test_a_calibration_that_could_not_be_stored_is_remembered(machine: Machine):
+    """A full store keeps none, but the next boot can compare with it."""
+    machine.store.errors = {"put": StoreError(Reason.STORE_FULL, "full")}
+    assert machine.boot().reason is Reason.STORE_FULL
+    (history,) = machine.histories.kept.values()
+    assert [each.stored for each in history.calibrations] == [False]
+
+
+def test_what_cannot_be_remembered_is_forgotten(warm: Machine):
+    """Histories that cannot be written change no boot."""
+    warm.histories.error = StoreError(Reason.STORE_READ_ONLY, "read-only")
+    warm.factor = DEARER
+    assert _course(warm.boot()) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    assert warm.boot().outcome is Outcome.REUSED
+
+
+def test_a_machine_without_history_writes_none_on_a_hit(warm: Machine):
+    """A warm boot writes nothing but its report."""
+    warm.histories.error = StoreError(Reason.STORE_READ_ONLY, "read-only")
+    kept = dict(warm.histories.kept)
+    warm.histories.write = None  # type: ignore[assignment, method-assign]
+    assert warm.boot().outcome is Outcome.REUSED
+    assert warm.histories.kept == kept
+
+
+def _require_nothing(machine: Machine) -> BootReport:
+    machine.store.entries.clear()
+    return machine.stop()[1]
+
+
+def _expire(machine: Machine) -> BootReport:
+    _age(machine, 2)
+    return machine.boot(max_age_s=DAY_S)
+
+
+def _quarantine(machine: Machine) -> BootReport:
+    _turn_down(machine, 3)
+    return machine.boot()
+
+
+def _flip(machine: Machine) -> BootReport:
+    for machine.factor in (DEARER, 1.0):
+        report = machine.boot()
+    return report
+
+
+WAYS: dict[Reason, Callable[[Machine], BootReport]] = {
+    Reason.SWITCHED_OFF: lambda machine: machine.boot("off"),
+    Reason.MODE_RECORD: lambda machine: machine.boot("record"),
+    Reason.MODE_VERIFY: lambda machine: machine.boot("verify"),
+    Reason.CURVES_REQUIRED: _require_nothing,
+    Reason.ENTRY_EXPIRED: _expire,
+    Reason.ENTRY_QUARANTINED: _quarantine,
+    Reason.MACHINE_UNSTABLE: _flip,
+}
+"""A boot that ends with each of the reasons that modes and memory give."""
+
+
+@pytest.mark.parametrize("reason", WAYS)
+def test_every_reason_of_modes_and_memory_is_produced(warm: Machine, reason: Reason):
+    """Each is the reason of a report, or what it missed."""
+    report = WAYS[reason](warm)
+    assert reason in {report.reason, report.missed}
+    assert reason in report.log_line()
+
+
+def test_requests_of_the_modes(warm: Machine):
+    """What an engine is asked for: `record`, `verify` and `off` calibrate at once, `require` replays first."""
+    first_requests: dict[Mode, type] = {"record": Calibrate, "verify": Calibrate, "off": Calibrate, "require": Replay}
+    for mode, first in first_requests.items():
+        given = Settings(mode=mode, thresholds=Thresholds(noise=math.inf))
+        assert isinstance(next(boot_of(warm.engine, warm.store, settings=given).run()), first)
