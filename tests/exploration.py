@@ -24,7 +24,7 @@ from tests.support import boot_of
 from warmcurve import boot as boot_room
 from warmcurve.boot import Boot
 from warmcurve.driver import drive
-from warmcurve.errors import FactorError, InstallRefused, StoreError, VoteError, VoteLost
+from warmcurve.errors import CurvesRequired, FactorError, InstallRefused, StoreError, VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.profile import Sample
 from warmcurve.report import BootReport
@@ -44,10 +44,17 @@ class Violation(Exception):
 
 
 class Stopped(NamedTuple):
-    """A rank that has nothing more to do. One without warmcurve has no report."""
+    """A rank that has nothing more to do. One without warmcurve has no report. One that `lost` the vote, or that the
+    mode `require` does not let go on, has exited.
+    """
 
     report: BootReport | None
     lost: bool = False
+    required: bool = False
+
+    @property
+    def exited(self) -> bool:
+        return self.lost or self.required
 
 
 class Broken(Exception):
@@ -101,6 +108,10 @@ def _faulty() -> FaultStore:
 
 PLAIN = Kind("plain", _filled, lambda: FACTORS)
 ONCE = PLAIN._replace(name="tail once", settings=Settings(tail="once"))
+REQUIRE, RECORD, VERIFY, OFF_MODE = (
+    PLAIN._replace(name=mode, settings=Settings(mode=mode)) for mode in ("require", "record", "verify", "off")
+)
+REQUIRE_COLD = REQUIRE._replace(name="require, cold", store=MemoryStore)
 ABSENT = PLAIN._replace(name="absent", absent=True)
 COLD = PLAIN._replace(name="cold", store=MemoryStore)
 NO_STORE = PLAIN._replace(name="no store", store=_faulty)
@@ -190,7 +201,7 @@ class Explorer:
         for local in living:
             if local.collectives != longest[: len(local.collectives)]:
                 raise Violation(f"ranks part: one is at {local.collectives}, another at {longest}")
-            ended = isinstance(local.action, Stopped) and not local.action.lost
+            ended = isinstance(local.action, Stopped) and not local.action.exited
             if ended and len(local.collectives) < len(longest):
                 raise Violation(f"ranks part: one has ended after {local.collectives}, another is at {longest}")
             self.lost |= isinstance(local.action, Stopped) and local.action.lost
@@ -337,16 +348,18 @@ class Explorer:
         living = [self.local(node) for node in world.nodes if node is not None]
         ended = [local for local in living if isinstance(local.action, Stopped)]
         lost = [local for local in ended if local.action.lost]
-        if len(ended) < self.world and not lost and len(living) == self.world:
+        exited = [local for local in ended if local.action.exited]
+        if len(ended) < self.world and not exited and len(living) == self.world:
             raise Violation(f"ranks wait for ever: {[local.action for local in living]}")
         if lost and world.faults == self.faults:
             raise Violation("a rank lost the vote without a fault")
         reports = [local.action.report for local in ended if local.action.report is not None]
-        if len({report.outcome is Outcome.REUSED for report in reports}) > 1:
+        required = {(Outcome.UNRECORDED, Reason.CURVES_REQUIRED) for local in ended if local.action.required}
+        if len({report.outcome is Outcome.REUSED for report in reports} | {False for _ in required}) > 1:
             raise Violation(f"different decisions: {reports}")
         if world.faults == self.faults and len({report.vote.decision for report in reports if report.vote}) > 1:
             raise Violation(f"decisions told differently: {[report.vote for report in reports]}")
-        self.endings |= {(report.outcome, report.reason) for report in reports}
+        self.endings |= {(report.outcome, report.reason) for report in reports} | required
 
 
 class Message(NamedTuple):
@@ -409,7 +422,7 @@ class _Live:
         if isinstance(self.action, Stopped):
             report = self.action.report
             told = None if report is None else (report.outcome, report.reason, report.vote and report.vote.decision)
-            return self.action.lost, told, tuple(self.collectives)
+            return self.action.exited, self.action.lost, told, tuple(self.collectives)
         fields = {name: value for name, value in vars(self._boot).items() if name not in INFORMATIVE}
         frames, generator = [], self._steps
         while generator is not None and generator.gi_frame is not None:
@@ -447,6 +460,8 @@ class _Live:
             self._ended(end.value)
         except VoteLost:
             self.action = Stopped(None, lost=True)
+        except CurvesRequired:
+            self.action = Stopped(None, required=True)
         except Exception:  # noqa: BLE001  as at an adapter's edge
             self._leave()
         if isinstance(self.action, Replay | Install | Calibrate):

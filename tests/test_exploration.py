@@ -6,7 +6,24 @@ from typing import Any
 
 import pytest
 
-from tests.exploration import COLD, FOLLOWERS, GOOD, LEADERS, OFF, ONCE, PLAIN, WRONG, Explorer, Kind, Violation
+from tests.exploration import (
+    COLD,
+    FOLLOWERS,
+    GOOD,
+    LEADERS,
+    OFF,
+    OFF_MODE,
+    ONCE,
+    PLAIN,
+    RECORD,
+    REQUIRE,
+    REQUIRE_COLD,
+    VERIFY,
+    WRONG,
+    Explorer,
+    Kind,
+    Violation,
+)
 from warmcurve.boot import Boot
 from warmcurve.errors import VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
@@ -70,6 +87,46 @@ def test_ranks_that_run_the_tail_never_part(
     assert any(reason in {Reason.SENTINEL_SHAPE, Reason.SENTINEL_SCALE} for _, reason in explorer.endings)
     with capsys.disabled():
         print(f"\n{seen:,} worlds of {ranks} ranks, tails {' or '.join(verdicts)}, {faults} faults in each course")
+
+
+MODES = (PLAIN, REQUIRE, RECORD, VERIFY, OFF_MODE)
+STOPPED = Outcome.UNRECORDED, Reason.CURVES_REQUIRED
+
+
+@pytest.mark.timeout(600)
+def test_ranks_of_any_modes_never_part(capsys: pytest.CaptureFixture[str]):
+    """Two ranks in every pair of modes with a fault, three ranks without: all that go on run the same."""
+    scenarios: list[tuple[tuple[Kind, ...], int]] = [
+        ((leader, other), 1) for leader in (*MODES, REQUIRE_COLD) for other in MODES
+    ]
+    scenarios += [((leader, *rest), 0) for leader in MODES for rest in combinations_with_replacement(MODES, 2)]
+    seen = sum(Explorer(ranks, faults, verdicts=(GOOD, WRONG)).explore() for ranks, faults in scenarios)
+    assert seen > len(scenarios)
+    with capsys.disabled():
+        print(f"\n{seen:,} worlds of 2 and 3 ranks in {len(scenarios)} scenarios of modes")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "endings"),
+    [
+        ((REQUIRE, REQUIRE), {(Outcome.REUSED, None), STOPPED}),
+        ((REQUIRE_COLD, REQUIRE), {STOPPED}),
+        ((PLAIN, REQUIRE), {STOPPED}),
+        ((RECORD, RECORD), {(Outcome.RECORDED, None)}),
+        ((VERIFY, VERIFY), {(Outcome.UNRECORDED, Reason.MODE_VERIFY)}),
+        ((PLAIN, OFF_MODE), {(Outcome.UNRECORDED, Reason.SWITCHED_OFF)}),
+        ((OFF_MODE, PLAIN), {(Outcome.UNRECORDED, Reason.SWITCHED_OFF)}),
+        ((VERIFY, RECORD), {(Outcome.UNRECORDED, Reason.RANKS_DIFFER)}),
+    ],
+)
+def test_modes_end_as_they_say(ranks: tuple[Kind, ...], endings: set[Any]):
+    """Without a fault, and with nobody late, each pair of modes ends in its own way. Beside a rank that exits the other
+    waits in its calibration, until the engine notices.
+    """
+    explorer = Explorer(ranks)
+    explorer.explore()
+    late = {(Outcome.UNRECORDED, Reason.RANK_ABSENT)}
+    assert explorer.endings - late == endings
 
 
 class Secretive(Settings, frozen=True):

@@ -11,13 +11,13 @@ from warmcurve import entry
 from warmcurve.boot import Boot
 from warmcurve.clock import SystemClock
 from warmcurve.driver import drive
-from warmcurve.errors import FactorError, StoreError, VoteLost
+from warmcurve.errors import CurvesRequired, FactorError, StoreError, VoteLost
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.register import Register
 from warmcurve.report import BootReport
 from warmcurve.sentinel import Limits
 from warmcurve.settings import Settings
-from warmcurve.testing import FaultStore, MemoryKeyValue, ScriptedEngine, together
+from warmcurve.testing import FaultStore, MemoryHistories, MemoryKeyValue, ScriptedEngine, together
 from warmcurve.vote import Course
 
 SOON_S = 0.3
@@ -197,8 +197,11 @@ LIMITS = Settings(Limits(max_regret=0.3))
         ({"settings": LIMITS}, Reason.RANKS_DIFFER, "settings max_regret 0."),
         ({"settings": Settings(sentinels="sweep")}, Reason.RANKS_DIFFER, "settings sentinels "),
         ({"settings": Settings(tail="once")}, Reason.RANKS_DIFFER, "settings tail "),
+        ({"settings": Settings(mode="record")}, Reason.RANKS_DIFFER, "settings mode "),
+        ({"settings": Settings(mode="verify")}, Reason.RANKS_DIFFER, "settings mode "),
+        ({"settings": Settings(mode="off")}, Reason.SWITCHED_OFF, "by the mode"),
     ],
-    ids=["factor", "unknown factor", "limits", "sentinels", "tail"],
+    ids=["factor", "unknown factor", "limits", "sentinels", "tail", "record", "verify", "off"],
 )
 def test_ranks_that_differ_calibrate_and_store_nothing(
     warm: Ranks, odd: int, change: dict[str, Any], reason: Reason, told: str, stored: bool
@@ -216,6 +219,50 @@ def test_ranks_that_differ_calibrate_and_store_nothing(
     assert (f" by_rank={odd} " if odd else " by_rank=") in reports[0].log_line()
     assert warm.runs() == [list(warm.engines[0].plan.runs)] * 3
     assert warm.store.entries == before
+
+
+@pytest.mark.parametrize("mode", ["record", "verify"])
+def test_all_ranks_calibrate_where_the_mode_says_so(warm: Ranks, mode: Any):
+    """The leader alone compares or stores, and its word is in every report."""
+    before = dict(warm.store.entries)
+    warm.changes = {rank: {"settings": Settings(mode=mode)} for rank in range(3)}
+    for engine in warm.engines:
+        engine.clock.advance_ms(1e6)
+    reports = warm.boot()
+    course = (Outcome.RECORDED, None) if mode == "record" else (Outcome.UNRECORDED, Reason.MODE_VERIFY)
+    assert [(report.outcome, report.reason) for report in reports] == [course] * 3
+    assert warm.runs() == [list(warm.engines[0].plan.runs)] * 3
+    assert (warm.store.entries == before) == (mode == "verify")
+    assert {report.detail for report in reports} == {"the stored curves hold" if mode == "verify" else None}
+
+
+def test_all_ranks_stop_where_curves_are_required(warm: Ranks):
+    """None calibrates: all replay the sentinels, and where one finds them off all stop."""
+    warm.changes = {rank: {"settings": Settings(mode="require")} for rank in range(3)}
+    assert [report.outcome for report in warm.boot()] == [Outcome.REUSED] * 3
+    slow = warm.engines[2]
+    slow.verify_ms = lambda n: 4.0 if n < 16 else 30.0
+    results = warm.results()
+    assert [type(result) for result in results] == [CurvesRequired] * 3
+    assert len({str(result) for result in results}) == 1
+    assert str(results[0]).startswith("curves_required: sentinel_scale: measured / stored is ")
+    assert [set(runs) for runs in warm.runs()] == [{16, 4}] * 3
+    slow.verify_ms = warm.engines[0].verify_ms
+    warm.store.entries.clear()
+    assert [type(result) for result in warm.results()] == [CurvesRequired] * 3
+    assert warm.runs() == [[]] * 3
+
+
+def test_the_leader_remembers_what_others_turned_down(warm: Ranks):
+    """An entry that a follower turns down is turned down; the leader's machine keeps it in mind."""
+    histories = MemoryHistories()
+    warm.changes[0] = {"histories": histories}
+    warm.store.errors = {"put": StoreError(Reason.STORE_FULL, "full")}
+    warm.engines[1].verify_ms = lambda n: 4.0 if n < 16 else 30.0
+    reports = [warm.boot()[1] for _ in range(4)]
+    assert [report.missed for report in reports] == [Reason.SENTINEL_SCALE] * 3 + [Reason.ENTRY_QUARANTINED]
+    (history,) = histories.kept.values()
+    assert len(history.rejected) == 3
 
 
 @pytest.mark.parametrize("odd", range(3))

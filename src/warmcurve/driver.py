@@ -22,7 +22,8 @@ class Engine(Protocol):
 
 def drive(boot: Boot, engine: Engine) -> BootReport:
     """Run a boot to its end. An error of the engine passes through; where several ranks vote, `Boot.withdraw` must be
-    called then, before anything else runs on this rank.
+    called then, before anything else runs on this rank. `CurvesRequired`, of the mode `require`, means that the engine
+    must not go on; `Boot.abandon` gives the report of either.
     """
     steps = boot.run()
     try:

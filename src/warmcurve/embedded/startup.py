@@ -26,8 +26,10 @@ from warmcurve.driver import drive
 from warmcurve.embedded.engine import CONTEXT, Engine, Policy
 from warmcurve.embedded.model import HERE, POSITIONS
 from warmcurve.fingerprint import Factors, Value
+from warmcurve.history import Histories
 from warmcurve.planner import cost_tables
 from warmcurve.profile import CostProfile
+from warmcurve.regret import weigh
 from warmcurve.report import BootReport
 from warmcurve.request import Samples
 from warmcurve.sentinel import Limits, VerifiedProfile
@@ -107,8 +109,12 @@ def start(
     startup: Startup | None = None,
     clock: Clock | None = None,
     draw: Callable[[int], int] = secrets.randbelow,
+    histories: Histories | None = None,
 ) -> BootReport:
-    """Boot an engine that has been warmed up; it plans with measured or stored curves from here on."""
+    """Boot an engine that has been warmed up; it plans with measured or stored curves from here on.
+
+    Raises `CurvesRequired` where the settings' mode is `require` and no stored curves hold.
+    """
     boot = Boot(
         engine=NAME,
         plan=calibration_plan(engine),
@@ -117,6 +123,8 @@ def start(
         settings=settings or Settings(),
         clock=clock or SystemClock(),
         draw=draw,
+        histories=histories,
+        weigh=lambda fresh, stored: weigh(fresh, stored, POSITIONS),
     )
     return drive(boot, startup or Startup(engine))
 
