@@ -36,6 +36,7 @@ from warmcurve.request import Calibrate, Install, Replay, Samples, Steps
 from warmcurve.settings import MODE, Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.vllm import factors, releases
+from warmcurve.vllm.compiling import Watch
 from warmcurve.vllm.device import Conditions, device_of, machine_of
 from warmcurve.vllm.ranks import Ranks
 from warmcurve.vllm.reporting import Reporter, engine_name, stood_aside, told
@@ -145,6 +146,7 @@ class Seam(AbstractContextManager[object]):
         self._decision: Decision | None = None
         self._error: Exception | None = None
         self._calibration_runs = 0
+        self._watch: Watch | None = None
         self._report: BootReport | None = None
 
     def place(self) -> "Seam":
@@ -192,9 +194,12 @@ class Seam(AbstractContextManager[object]):
         if self._settings.mode == "require":
             raise self._required()
         self._drop_timings()
+        self._watch = Watch(max(capture_sizes, default=0))
         for batch in self._vllm_batches(capture_sizes):
             self._calibration_runs += 1
+            self._watch.before()
             yield batch
+            self._watch.after(batch["num_tokens"])
 
     def _guarded(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
@@ -354,6 +359,8 @@ class Seam(AbstractContextManager[object]):
             ours = profile_from(samples, self._plan.captured[-1] if self._plan.captured else 0)
             if self._engine_curves != (list(ours.draft.points()), list(ours.verify.points())):
                 flaw = ProfileError("vLLM's curves are not the medians of its samples")
+            elif self._watch is not None and self._watch.found:
+                flaw = ProfileError(self._watch.found, Reason.CALIBRATION_COLD)
         except ProfileError as error:
             flaw = error
         self._end(samples, flaw)
