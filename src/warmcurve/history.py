@@ -13,11 +13,12 @@ counts as none.
 """
 
 import os
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -25,12 +26,15 @@ from warmcurve import _files
 from warmcurve.drift import moved
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
+from warmcurve.printable import printable
 from warmcurve.profile import CostCurve, CostProfile
 
 MAX_BYTES: Final = 1 << 20
 KEPT: Final = 256
 """Files of a store. Where containers are named anew at each start, every boot is a machine of its own."""
 _REJECTIONS: Final = 16
+_DETAIL: Final = 400
+"""Characters of a rejection's detail, which may be an engine's own error."""
 _CALIBRATIONS: Final = 3
 """As many as it takes to call a machine unstable. Two that disagree say only that something changed once."""
 
@@ -62,12 +66,14 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calibrations: tuple[Calibration, ...] = ()
 
     def quarantines(self, entry: str, after: int) -> bool:
-        """Whether this entry was turned down `after` times in a row or more; 0 is never."""
-        return 0 < after <= len(self.rejected) and self.rejected[-1].entry == entry
+        """Whether this entry was turned down `after` times in a row or more; 0 is never. No more than 16 are known."""
+        return 0 < min(after, _REJECTIONS) <= len(self.rejected) and self.rejected[-1].entry == entry
 
     def with_rejection(self, rejection: Rejection) -> "History":
         before = [each for each in self.rejected if each.entry == rejection.entry]
-        return msgspec.structs.replace(self, rejected=tuple([*before, rejection][-_REJECTIONS:]))
+        told = rejection.detail and printable(rejection.detail)[:_DETAIL]
+        kept = [*before, msgspec.structs.replace(rejection, detail=told)][-_REJECTIONS:]
+        return msgspec.structs.replace(self, rejected=tuple(kept))
 
     def with_acceptance(self, at: str, profile: CostProfile, max_regret: float) -> "History":
         """A stored profile that held. Where the last calibration disagrees with it the machine's costs have changed
@@ -85,11 +91,11 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def instability(self, fresh: CostProfile, max_regret: float) -> str | None:
         """In what a fresh calibration and those before it disagree, one after the other, or None."""
-        profiles = [*(each.profile for each in self.calibrations), fresh][-_CALIBRATIONS:]
-        found = [disagreement(a, b, max_regret) for a, b in pairwise(profiles)]
-        if len(profiles) < _CALIBRATIONS or not all(found):
-            return None
-        return f"{len(profiles)} calibrations in a row disagree, the last two by {found[-1]}"
+        return _instability([*(each.profile for each in self.calibrations), fresh], max_regret)
+
+    def unstable(self, max_regret: float) -> str | None:
+        """The same of the calibrations that are remembered: what the next one is up against."""
+        return _instability([each.profile for each in self.calibrations], max_regret)
 
 
 class Histories(Protocol):
@@ -102,25 +108,56 @@ class Histories(Protocol):
         """Raises `StoreError`."""
 
 
-def disagreement(old: CostProfile, new: CostProfile, max_regret: float) -> str | None:
-    """Whether planning with one could lose more than `max_regret` where the other is true, by the sentinels' bound
-    over all captured sizes; in words, or None.
+def loss_bound(old: CostProfile, new: CostProfile) -> float | None:
+    """What planning with one may lose where the other is true, by the sentinels' bound over all captured sizes; None
+    where no size is priced by both.
     """
-    verify = _ratios(old.verify, new.verify, old.capture_limit)
-    draft = _ratios(old.draft, new.draft)
+    verify, draft = _ratios(old, new)
     ratios = (*verify.values(), *draft.values())
-    if not ratios or 1 - min(ratios) / max(ratios) <= max_regret:
+    if not ratios:
         return None
-    return f"a loss of up to {1 - min(ratios) / max(ratios):.1%}: {moved(verify, draft)}"
+    return 1 - min(ratios) / max(ratios) if _comparable(ratios) else 1.0
 
 
-def _ratios(old: CostCurve, new: CostCurve, limit: int | None = None) -> dict[int, float]:
-    found = {}
-    for size, ms in old.points():
-        measured = new.at(size)
-        if measured is not None and (limit is None or size <= limit):
-            found[size] = measured / ms
-    return found
+def disagreement(old: CostProfile, new: CostProfile, max_regret: float) -> str | None:
+    """Whether planning with one could lose more than `max_regret` where the other is true; in words, or None."""
+    bound = loss_bound(old, new)
+    if bound is None or bound <= max_regret:
+        return None
+    verify, draft = _ratios(old, new)
+    comparable = _comparable((*verify.values(), *draft.values()))
+    told = moved(verify, draft) if comparable else "times too short or too long to be compared"
+    return f"a loss of up to {bound:.1%}: {told}"
+
+
+def _instability(profiles: Sequence[CostProfile], max_regret: float) -> str | None:
+    last = profiles[-_CALIBRATIONS:]
+    found = [disagreement(a, b, max_regret) for a, b in pairwise(last)]
+    if len(last) < _CALIBRATIONS or not all(found):
+        return None
+    return f"{len(last)} calibrations in a row disagree, the last two by {found[-1]}"
+
+
+def _ratios(old: CostProfile, new: CostProfile) -> tuple[dict[int, float], dict[int, float]]:
+    """New / old of both curves, by size."""
+    limit = min(old.capture_limit, new.capture_limit)
+    verify = {size: ratio for size, ratio in _common(old.verify, new.verify).items() if size <= limit}
+    return verify, _common(old.draft, new.draft)
+
+
+def _common(old: CostCurve, new: CostCurve) -> dict[int, float]:
+    return {size: measured / ms for size, ms in old.points() if (measured := new.at(size)) is not None}
+
+
+def _comparable(ratios: Collection[float]) -> bool:
+    return 1e-9 < min(ratios) <= max(ratios) < 1e9
+
+
+class Kept(NamedTuple):
+    """A file of a history, and what it holds: None where it is damaged, or others may write it."""
+
+    path: Path
+    history: History | None
 
 
 class HistoryDirectory:
@@ -135,11 +172,11 @@ class HistoryDirectory:
     def read(self, digest: str) -> History:
         found = None
         with suppress(OSError), self._open() as histories:
-            found = self._parsed(histories, self._name(digest))
+            found = self._parsed(histories, self._name(digest, self._told()))
         return found if found and found.machine == self._told() else History(self._told())
 
     def write(self, digest: str, history: History) -> None:
-        name = self._name(digest)
+        name = self._name(digest, self._told())
         try:
             with self._open(create=True) as histories:
                 _files.publish(histories, name, msgspec.json.encode(history))
@@ -150,25 +187,51 @@ class HistoryDirectory:
         except OSError as error:
             raise _files.write_error(self._histories / name, error) from error
 
-    def of(self, digest: str) -> tuple[History, ...]:
-        """Those of all machines that can be read, in the order of their names. Raises no `StoreError`."""
-        found = []
-        with suppress(OSError), self._open() as histories:
-            names = [name for name in _names(histories) if name.startswith(f"{digest}-")]
-            found = [each for name in names if (each := self._parsed(histories, name))]
-        return tuple(sorted(found, key=lambda each: each.machine))
+    def of(self, digest: str) -> tuple[Kept, ...]:
+        """Those of all machines, in the order of the machines' names. Raises `StoreError` where the directory itself
+        cannot be read or others may write to it.
+        """
+        found: list[Kept] = []
+        try:
+            with self._open() as histories:
+                for name in sorted(_names(histories)):
+                    if name.startswith(f"{digest}-"):
+                        found += self._kept(histories, name, digest)
+        except FileNotFoundError:
+            return ()
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(Reason.STORE_UNAVAILABLE, f"{self._histories}: {error.strerror}") from error
+        return tuple(sorted(found, key=lambda each: each.history.machine if each.history else ""))
+
+    def _kept(self, histories: int, name: str, digest: str) -> Iterator[Kept]:
+        history = None
+        try:
+            history = self._parsed(histories, name)
+        except FileNotFoundError:
+            # Removed since it was listed.
+            return
+        except OSError:
+            pass
+        if history and name != self._name(digest, history.machine):
+            # No boot finds it under this name.
+            history = None
+        yield Kept(self._histories / name, history)
 
     def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
         return _files.open_nested(self.directory, self._histories, trust_group=self._trust_group, create=create)
 
     def _parsed(self, histories: int, name: str) -> History | None:
-        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            data = _files.read(histories, name, self._histories, MAX_BYTES, trust_group=self._trust_group)
+        """Raises OSError."""
+        data = _files.read(histories, name, self._histories, MAX_BYTES, trust_group=self._trust_group)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return msgspec.json.decode(data, type=History) if len(data) <= MAX_BYTES else None
         return None
 
-    def _name(self, digest: str) -> str:
-        return f"{digest}-{sha256(self._told().encode()).hexdigest()[:16]}.json"
+    @staticmethod
+    def _name(digest: str, machine: str) -> str:
+        return f"{digest}-{sha256(machine.encode()).hexdigest()[:16]}.json"
 
     def _told(self) -> str:
         # A host's name may be no Unicode.
