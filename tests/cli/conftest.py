@@ -1,6 +1,7 @@
 """A store for the command line, entries in it, and the command itself."""
 
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import cycle
 from pathlib import Path
 
@@ -10,18 +11,22 @@ from click.testing import CliRunner, Result
 from warmcurve.boot import Boot
 from warmcurve.cli import main
 from warmcurve.driver import drive
+from warmcurve.history import Calibration, History, HistoryDirectory, Rejection
+from warmcurve.outcome import Reason
+from warmcurve.profile import CostCurve, CostProfile
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
 
 Record = Callable[..., str]
 Run = Callable[..., Result]
+Remember = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
     """The default location, where commands look when no test says otherwise; nothing of it exists yet."""
-    for name in ("SCALE_LOW", "SCALE_HIGH", "MAX_REGRET", "TRUST_GROUP"):
+    for name in ("SCALE_LOW", "SCALE_HIGH", "MAX_REGRET", "TRUST_GROUP", "QUARANTINE"):
         monkeypatch.delenv(f"WARMCURVE_{name}", raising=False)
     for name in ("WARMCURVE_STORE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -54,6 +59,44 @@ def record(store: DirectoryStore) -> Record:
         return report.digest
 
     return record
+
+
+@pytest.fixture
+def remember(store: DirectoryStore) -> Remember:
+    """Writes what a machine remembers of an entry, and gives its file: how often in a row it was turned down, the one
+    that lies there unless another is named, and the calibrations, by how dear the largest captured size was.
+    """
+
+    def remember(
+        digest: str,
+        machine: str = "cuda GPU-1",
+        rejections: int = 0,
+        sizes_dearer: tuple[float, ...] = (1.0,),
+        entry: str | None = None,
+        detail: str | None = "verify of 16 tokens became 1.5× dearer",
+    ) -> Path:
+        turned_down = entry or sha256(store.get(digest) or b"").hexdigest()
+        history = History(
+            machine,
+            tuple(
+                Rejection(f"2030-02-0{number + 1}", turned_down, Reason.SENTINEL_SHAPE, detail)
+                for number in range(rejections)
+            ),
+            tuple(
+                Calibration(f"2030-01-0{number + 1}", _profile(factor), stored=number < 2)
+                for number, factor in enumerate(sizes_dearer)
+            ),
+        )
+        histories = HistoryDirectory(store.directory, machine)
+        histories.write(digest, history)
+        (path,) = (kept.path for kept in histories.of(digest) if kept.history == history)
+        return path
+
+    return remember
+
+
+def _profile(factor: float) -> CostProfile:
+    return CostProfile(CostCurve((1, 16), (4.0, 6.0 * factor)), CostCurve((1, 4), (1.0, 1.25)), 16, ())
 
 
 @pytest.fixture

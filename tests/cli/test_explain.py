@@ -17,7 +17,7 @@ from tests.test_report import REPORT
 from warmcurve import entry
 from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import MEANINGS, OUTCOMES, Outcome, Reason
-from warmcurve.report import BootReport, ReportDirectory
+from warmcurve.report import BootReport, RegretReport, ReportDirectory
 from warmcurve.store import DirectoryStore
 
 Write = Callable[..., Path]
@@ -99,10 +99,12 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
             "pid": 1,
             "rank": 0,
             "world": 1,
+            "mode": "reuse",
             "outcome": "unrecorded",
             "reason": "store_read_only",
             "missed": "absent",
             "detail": None,
+            "regret": None,
             "digest": fingerprint(factors | {"k": 5}),
             "found": False,
             "stored": False,
@@ -178,6 +180,171 @@ def test_no_factor_explains_an_entry_that_was_there(
     assert "no factor explains it" in text
     assert _head(text)["missed"] == f"{reason}: {MEANINGS[reason].text}"
     assert "reason" not in _head(text)
+
+
+def _stopped(missed: Reason, detail: str | None = None) -> dict[str, Any]:
+    """What a boot of the mode `require` says that was stopped for this."""
+    told = f"{missed}: {detail}" if detail else str(missed)
+    return {"mode": "require", "reason": Reason.CURVES_REQUIRED, "missed": missed, "detail": told}
+
+
+def test_a_boot_that_was_stopped_is_explained_by_what_it_missed(
+    factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """The factors that differ, and what to do so that the next one is not stopped: that boot calibrates nothing."""
+    write(factors=factors | {"k": 5}, **_stopped(Reason.ABSENT))
+    text = run("explain").stdout
+    head = _head(text)
+    required = MEANINGS[Reason.CURVES_REQUIRED]
+    assert head["mode"] == "require"
+    assert head["missed"] == f"absent: {MEANINGS[Reason.ABSENT].text}"
+    assert head["reason"] == f"curves_required: {required.text}"
+    assert head["to"] == f"do    {required.remedy}"
+    assert "detail" not in head
+    assert text.endswith("\n  k: 7 -> 5\n")
+
+
+CALIBRATES = [Reason.ENTRY_TRUNCATED, Reason.ENTRY_EXPIRED, Reason.SENTINEL_SHAPE]
+OTHERWISE = [Reason.ENTRY_QUARANTINED, Reason.SENTINEL_SCALE, Reason.ENTRY_UNREADABLE, Reason.RANK_ABSENT]
+
+
+@pytest.mark.parametrize("missed", [*CALIBRATES, *OTHERWISE])
+def test_a_boot_that_was_stopped_says_what_was_met(
+    missed: Reason, factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """Once, and no remedy that is a calibration."""
+    write(factors=factors, **_stopped(missed, "what was met"))
+    text = run("explain").stdout
+    head = _head(text)
+    assert head["missed"] == f"{missed}: {MEANINGS[missed].text}"
+    assert head["detail"] == "what was met"
+    remedies = [MEANINGS[missed].remedy] if missed in OTHERWISE else []
+    assert head["to"] == f"do    {' '.join([*remedies, MEANINGS[Reason.CURVES_REQUIRED].remedy])}"
+    assert "no factor explains it" in text
+
+
+def test_a_boot_that_was_stopped_before_it_looked_says_why(write: Write, run: Run) -> None:
+    """Its cause stands in the detail alone."""
+    fields = _stopped(Reason.ENGINE_UNKNOWN, "vllm 9 is none of 1")
+    write(**(fields | {"missed": Reason.CURVES_REQUIRED}))
+    head = _head(run("explain").stdout)
+    unknown = MEANINGS[Reason.ENGINE_UNKNOWN]
+    assert head["missed"] == f"engine_unknown: {unknown.text}"
+    assert head["reason"].startswith("curves_required: ")
+    assert head["detail"] == "vllm 9 is none of 1"
+    assert unknown.remedy in head["to"]
+    assert _explained(run)["miss"]["meanings"].keys() == {"engine_unknown", "curves_required"}
+
+
+@pytest.mark.parametrize("detail", [None, "", "something else", "ranks_asleep: of another version"])
+def test_a_boot_that_was_stopped_for_an_unknown_cause(detail: str | None, write: Write, run: Run) -> None:
+    """The word that is known is explained, and the detail told as it is."""
+    write(reason=Reason.CURVES_REQUIRED, missed=Reason.CURVES_REQUIRED, detail=detail)
+    head = _head(run("explain").stdout)
+    assert head["missed"].startswith("curves_required: ")
+    assert head.get("detail") == (detail or None)
+
+
+REGRET = RegretReport(0.1234, 0.05, 0.3, 0.021, drafts=7, batches=84)
+
+
+def test_an_audit_tells_the_regret_both_ways(factors: dict[str, Any], record: Record, write: Write, run: Run) -> None:
+    """In words, and as numbers in the document; its own entry was there, so no other is compared."""
+    record("b")
+    verify = {"mode": "verify", "reason": Reason.MODE_VERIFY, "missed": Reason.MODE_VERIFY}
+    write(factors=factors, **verify, detail="the stored curves hold", regret=REGRET)
+    text = run("explain").stdout
+    assert _head(text)["regret"] == (
+        "of throughput, over 84 batches of 7 drafts a request: "
+        "planning with the stored curves where the fresh ones are true loses 12.3% at worst, 5.0% on average; "
+        "planning with the fresh curves where the stored ones are true loses 30.0% at worst, 2.1% on average"
+    )
+    assert _head(text)["mode"] == "verify"
+    assert text.endswith("\nIts entry was there: in this mode a boot compares it and plans with fresh curves.\n")
+    found = _explained(run)
+    assert found["miss"]["regret"] == msgspec.to_builtins(REGRET)
+    assert (found["miss"]["mode"], found["miss"]["found"], found["nearest"]) == ("verify", True, [])
+
+
+def test_no_regret_is_told_in_a_word(factors: dict[str, Any], write: Write, run: Run) -> None:
+    """Where both curves plan equally well."""
+    write(factors=factors, regret=RegretReport(0.0, 0.0, 0.0, 0.0, drafts=3, batches=21))
+    assert _head(run("explain").stdout)["regret"] == "none either way, over 21 batches of 3 drafts a request"
+
+
+def test_a_regret_of_another_version_is_told_as_far_as_it_goes(factors: dict[str, Any], write: Write, run: Run) -> None:
+    """One way alone, or in other fields, of which nothing can be said."""
+    path = write(factors=factors, regret=REGRET)
+    fields = json.loads(path.read_bytes())
+    path.write_text(json.dumps(fields | {"regret": {"stored_worst": 0.5, "stored_mean": 0.25, "new": []}}))
+    assert _head(run("explain").stdout)["regret"].endswith("loses 50.0% at worst, 25.0% on average")
+    path.write_text(json.dumps(fields | {"regret": {"new": []}}))
+    assert "regret" not in _head(run("explain").stdout)
+
+
+def test_an_audit_of_nothing_is_a_miss(factors: dict[str, Any], write: Write, run: Run) -> None:
+    """Where no entry was found to compare with, the nearest ones are told."""
+    write(factors=factors | {"k": 5}, mode="verify", reason=Reason.MODE_VERIFY, missed=Reason.ABSENT)
+    assert [each["factor"] for each in _explained(run)["nearest"][0]["differences"]] == ["k"]
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("off", Reason.SWITCHED_OFF), ("record", Reason.MODE_RECORD)])
+def test_a_mode_that_looks_for_no_entry_missed_none(
+    mode: str, reason: Reason, factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """No other entry is compared with the boot."""
+    told = {"outcome": Outcome.RECORDED, "factors": factors | {"k": 5}} if mode == "record" else {}
+    write(mode=mode, missed=reason, reason=None if told else reason, **told)
+    text = run("explain").stdout
+    assert _head(text)["mode"] == mode
+    assert text.split("\n\n")[1] == "In this mode a boot looks for no entry, so none was missed.\n"
+    assert (_explained(run)["miss"]["found"], _explained(run)["nearest"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("missed", "reason"),
+    [
+        (Reason.SENTINEL_SHAPE, Reason.MACHINE_UNSTABLE),
+        (Reason.ENTRY_QUARANTINED, Reason.CALIBRATION_NOISY),
+        (Reason.ENTRY_QUARANTINED, Reason.CURVES_REQUIRED),
+    ],
+)
+def test_what_a_machine_remembers_has_a_command(
+    missed: Reason, reason: Reason, factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """It shows the entry with its histories, from any store."""
+    write(factors=factors, missed=missed, reason=reason, detail="met")
+    text = run("explain").stdout
+    assert MEANINGS[missed].text in text
+    assert MEANINGS[reason].text in text
+    last = text.splitlines()[-1]
+    assert last.startswith("What each machine remembers of the entry: warmcurve show ")
+    result = run(*last.partition("warmcurve ")[2].split())
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"digest    {fingerprint(factors)}\n")
+
+
+def test_of_an_entry_that_is_gone_no_command_is_told(
+    store: DirectoryStore, factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """It would find nothing to show."""
+    write(factors=factors, missed=Reason.ENTRY_QUARANTINED, reason=Reason.ENTRY_QUARANTINED)
+    assert store.delete(fingerprint(factors))
+    assert "warmcurve show" not in run("explain").stdout.split("\n\n")[1]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RECORDED, Outcome.UNRECORDED])
+def test_an_expired_entry_is_explained_by_its_age(
+    outcome: Outcome, factors: dict[str, Any], record: Record, write: Write, run: Run
+) -> None:
+    """By no factor; the detail says how old it was."""
+    record("b")
+    write(factors=factors, outcome=outcome, missed=Reason.ENTRY_EXPIRED, reason=Reason.ENTRY_EXPIRED, detail="9 s ago")
+    text = run("explain").stdout
+    head = _head(text)
+    assert head["missed"] == f"entry_expired: {MEANINGS[Reason.ENTRY_EXPIRED].text}"
+    assert head["detail"] == "9 s ago"
+    assert text.endswith("\nThe reason says it all: no factor explains it.\n")
 
 
 def test_the_last_miss_is_the_newest(factors: dict[str, Any], write: Write, run: Run) -> None:

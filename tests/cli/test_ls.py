@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Record, Run
+from tests.cli.conftest import Record, Remember, Run
 from tests.support import NO_FILE
 from warmcurve.cli.ls import age, short_length
 from warmcurve.store import DirectoryStore
@@ -130,7 +130,7 @@ def test_json_is_one_document_alone(store: DirectoryStore, record: Record, run: 
     digest = record()
     result = run("ls", "--json")
     document = json.loads(result.stdout)
-    assert list(document) == ["schema", "store", "set_aside", "entries"]
+    assert list(document) == ["schema", "store", "set_aside", "entries", "unreadable"]
     assert (document["schema"], document["store"]) == (1, str(store.directory))
     (entry,) = document["entries"]
     assert entry | {"age_s": 0, "modified_at": ""} == {
@@ -147,7 +147,63 @@ def test_json_is_one_document_alone(store: DirectoryStore, record: Record, run: 
         "host": "node-1",
         "bytes": _path(store, digest).stat().st_size,
         "path": store.describe(digest),
+        "quarantined_on": [],
+        "unstable_on": [],
     }
+
+
+def test_a_healthy_history_is_no_column(record: Record, remember: Remember, run: Run) -> None:
+    """Neither rejections that are fewer, nor those of an entry that was replaced, nor a change of once make noise."""
+    digest = record()
+    before = run("ls").stdout
+    remember(digest, "a", rejections=2, sizes_dearer=(1.0, 1.5))
+    remember(digest, "b", rejections=5, entry="0" * 64)
+    result = run("ls")
+    assert (result.stdout, result.stderr) == (before, "")
+
+
+def test_quarantine_and_instability_are_a_column(record: Record, remember: Remember, run: Run) -> None:
+    """It says on how many machines; entries without either have nothing in it, and the document names the machines."""
+    bad, good = record("a", after_s=60), record("b")
+    remember(bad, "a", rejections=3)
+    remember(bad, "b", rejections=4, sizes_dearer=(1.0, 1.5, 1.0))
+    remember(good, "c", rejections=2)
+    title, *rows = run("ls").stdout.splitlines()
+    assert title.endswith("  machines")
+    assert rows[0].endswith("  quarantined on 2, unstable 1")
+    assert rows[0].split()[1] == "ok"
+    assert rows[1].endswith("  -")
+    found = {each["digest"]: each for each in json.loads(run("ls", "--json").stdout)["entries"]}
+    assert (found[bad]["quarantined_on"], found[bad]["unstable_on"]) == (["a", "b"], ["b"])
+    assert (found[good]["quarantined_on"], found[good]["unstable_on"]) == ([], [])
+
+
+@pytest.mark.parametrize(("after", "quarantined"), [("0", []), ("1", ["x"]), ("4", []), ("", ["x"])])
+def test_how_many_rejections_quarantine_is_a_setting(
+    after: str, quarantined: list[str], record: Record, remember: Remember, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a boot in the same environment."""
+    remember(record(), "x", rejections=3)
+    monkeypatch.setenv("WARMCURVE_QUARANTINE", after)
+    (entry,) = json.loads(run("ls", "--json").stdout)["entries"]
+    assert entry["quarantined_on"] == quarantined
+
+
+def test_histories_that_cannot_be_read_are_named(
+    store: DirectoryStore, record: Record, remember: Remember, run: Run
+) -> None:
+    """A damaged one, and a directory that others may write, once; entries are listed all the same."""
+    path = remember(record("a"), rejections=3)
+    record("b")
+    path.write_bytes(b"damaged")
+    result = run("ls")
+    assert result.exit_code == 0
+    assert result.stderr == f"not read, since damaged or unsafe: {path}\n"
+    path.parent.chmod(0o777)
+    result = run("ls")
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
+    assert result.stderr == f"not read, since damaged or unsafe: {path.parent}\n"
+    assert json.loads(run("ls", "--json").stdout)["unreadable"] == [str(path.parent)]
 
 
 def test_json_of_an_empty_store_is_a_document_too(run: Run) -> None:

@@ -304,6 +304,16 @@ def test_rich_takes_cells_by_the_letter(monkeypatch: pytest.MonkeyPatch) -> None
     assert "\x1b[31mentry_checksum" in text
 
 
+def test_rich_shows_what_a_column_of_alarms_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In red, but for the rows that have none."""
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = tables.pretty([Column("host"), Column("machines", alarms=True)], [["x", "unstable 1"], ["y", "-"]])
+    assert text.count("\x1b[31m") == 1
+    assert "\x1b[31munstable 1" in text
+
+
 @pytest.mark.parametrize("form", ["plain", "pretty"])
 @pytest.mark.parametrize("terminal", ["xterm", "dumb"])
 def test_a_row_is_a_line_however_long(form: str, terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:

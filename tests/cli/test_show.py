@@ -2,15 +2,21 @@
 
 import json
 import os
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tests.cli.conftest import Record, Run
+from tests.cli.conftest import Record, Remember, Run
+from tests.support import boot
 from warmcurve.entry import Entry, decode
+from warmcurve.history import HistoryDirectory
 from warmcurve.outcome import MEANINGS, Reason
 from warmcurve.store import DirectoryStore
+from warmcurve.testing import ScriptedEngine
 
 
 def _decoded(store: DirectoryStore, digest: str) -> Entry:
@@ -38,6 +44,8 @@ def test_the_page_names_entry_and_file(store: DirectoryStore, record: Record, ru
         "measured": "median of 5 replays, in ms",
         "captured": "5 sizes up to 16 tokens",
         "lookup": "step where captured, linear above",
+        "two": "2 replays, at most 26.9 ms",
+        "sweep": "5 replays, 37.9 ms",
     }
 
 
@@ -74,8 +82,10 @@ def test_json_is_the_entry_in_an_envelope(store: DirectoryStore, record: Record,
     """One document, which converts back into the very entry."""
     digest = record()
     document = json.loads(run("show", digest, "--json").stdout)
-    assert list(document) == ["schema", "digest", "path", "entry"]
+    assert list(document) == ["schema", "digest", "path", "entry", "checksum", "sentinels", "histories", "unreadable"]
     assert document["schema"] == 1
+    assert document["checksum"] == sha256(Path(document["path"]).read_bytes()).hexdigest()
+    assert (document["histories"], document["unreadable"]) == ([], [])
     assert (document["digest"], document["path"]) == (digest, store.describe(digest))
     assert msgspec.convert(document["entry"], Entry) == _decoded(store, digest)
 
@@ -156,3 +166,153 @@ def test_escape_sequences_are_shown_not_obeyed(record: Record, run: Run) -> None
     assert "\x1b" not in text
     assert r"revision  \x1b]0;title\x07" in text
     assert r"one\ntwo" in text
+
+
+def test_what_sentinels_cost_is_told(store: DirectoryStore, record: Record, run: Run) -> None:
+    """By the stored times, of one round: `sweep` of every captured size, `two` of the largest and the dearest other."""
+    digest = record()
+    found = json.loads(run("show", digest, "--json").stdout)["sentinels"]
+    profile = _decoded(store, digest).profile
+    assert found == {
+        "two": {"replays": 2, "at_most_ms": pytest.approx(profile.expected_ms((16, 8)))},
+        "sweep": {"replays": 5, "ms": pytest.approx(profile.expected_ms((1, 2, 4, 8, 16)))},
+    }
+
+
+@pytest.mark.parametrize("captured", [(8,), (8, 16)])
+def test_what_sentinels_cost_where_little_is_captured(
+    captured: tuple[int, ...], store: DirectoryStore, run: Run
+) -> None:
+    """One captured size is replayed twice."""
+    engine = ScriptedEngine(captured)
+    report = boot(engine, store)
+    text = run("show", report.digest or "").stdout
+    once = sum(engine.verify_ms(size) + engine.draft_ms(4) for size in captured) * 2 / len(captured)
+    assert f"\ntwo       2 replays, at most {once:.3g} ms\nsweep     2 replays, {once:.3g} ms\n" in text
+
+
+def _history(text: str, machine: str = "cuda GPU-1") -> list[str]:
+    return text.split(f"\nHistory on {machine}\n", 1)[1].split("\n\n", 1)[0].splitlines()
+
+
+def test_without_a_history_there_is_no_section(record: Record, run: Run) -> None:
+    """As where a store was baked into an image."""
+    assert "History" not in run("show", record()).stdout
+
+
+def test_histories_are_told_by_machine(record: Record, remember: Remember, run: Run) -> None:
+    """When each calibration was and whether it was stored, and by how much it disagrees with the one before it."""
+    digest = record()
+    remember(digest, sizes_dearer=(1.0, 1.02, 2.0))
+    remember(digest, "another")
+    text = run("show", digest).stdout
+    assert _history(text) == [
+        "calibrated  stored  against the one before",
+        "2030-01-01  yes     -",
+        "2030-01-02  yes     agrees, within 2.0%",
+        "2030-01-03  no      disagrees, a loss of up to 49.0%: verify of 16 tokens became 2× dearer, the rest did not",
+    ]
+    assert text.index("History on another") < text.index("History on cuda GPU-1")
+
+
+def test_an_unstable_machine_is_told(record: Record, remember: Remember, run: Run) -> None:
+    """In the words of a boot that does not store for it."""
+    digest = record()
+    remember(digest, sizes_dearer=(1.0, 1.5, 1.0))
+    assert _history(run("show", digest).stdout)[0] == (
+        "unstable: 3 calibrations in a row disagree, the last two by a loss of up to 33.3%: "
+        "verify of 16 tokens became 1.5× cheaper, the rest did not"
+    )
+
+
+TURNED_DOWN = {
+    "in quarantine": (3, None, "quarantined: this entry was turned down 3 times in a row, and is not tried here"),
+    "not yet": (2, None, "this entry was turned down 2 times in a row"),
+    "once": (1, None, "this entry was turned down once in a row"),
+    "another": (4, "0" * 64, "the entry that was turned down lies here no more"),
+}
+
+
+@pytest.mark.parametrize("case", TURNED_DOWN)
+def test_rejections_are_told(case: str, record: Record, remember: Remember, run: Run) -> None:
+    """When, why and what moved, and whether the entry that lies there now is the one, and in quarantine."""
+    count, entry, said = TURNED_DOWN[case]
+    digest = record()
+    remember(digest, rejections=count, sizes_dearer=(), entry=entry)
+    first, *rows = _history(run("show", digest).stdout)
+    assert first == said
+    assert rows[0].split("  ")[0] == "turned down"
+    assert rows[1] == "2030-02-01   sentinel_shape  verify of 16 tokens became 1.5× dearer"
+    assert len(rows) == 1 + count
+
+
+def test_the_document_has_histories_too(record: Record, remember: Remember, run: Run) -> None:
+    """Under keys of their own, with the bound as a number."""
+    digest = record()
+    path = remember(digest, rejections=3, sizes_dearer=(1.0, 1.5), detail=None)
+    document: dict[str, Any] = json.loads(run("show", digest, "--json").stdout)
+    (found,) = document["histories"]
+    told = "a loss of up to 33.3%: verify of 16 tokens became 1.5× dearer, the rest did not"
+    assert found == {
+        "machine": "cuda GPU-1",
+        "path": str(path),
+        "quarantined": True,
+        "unstable": None,
+        "calibrations": [
+            {"at": "2030-01-01", "stored": True, "loss_bound": None, "disagreement": None},
+            {"at": "2030-01-02", "stored": True, "loss_bound": pytest.approx(1 / 3), "disagreement": told},
+        ],
+        "rejects_this_entry": True,
+        "rejections": [
+            {"at": f"2030-02-0{day}", "entry": document["checksum"], "reason": "sentinel_shape", "detail": None}
+            for day in (1, 2, 3)
+        ],
+    }
+
+
+def test_a_boot_is_told_as_it_was(store: DirectoryStore, run: Run) -> None:
+    """From real boots: the entry that was turned down three times, by noisy calibrations that could not replace it."""
+    engine, histories = ScriptedEngine(), HistoryDirectory(store.directory, "node-7")
+    digest = boot(engine, store, histories=histories).digest or ""
+    base = engine.verify_ms
+    engine.verify_ms = lambda tokens: base(tokens) * (3 if tokens >= 16 else 1)
+    engine.draft_ms = _noisy(engine)
+    missed = []
+    for _ in range(4):
+        engine.runs.clear()
+        missed.append(boot(engine, store, histories=histories).missed)
+    assert missed == [Reason.SENTINEL_SCALE] * 3 + [Reason.ENTRY_QUARANTINED]
+    lines = _history(run("show", digest).stdout, "node-7")
+    assert lines[0].startswith("quarantined: ")
+    assert [line.split()[1] for line in lines[-3:]] == ["sentinel_scale"] * 3
+    assert "16 tokens became 3× dearer" in lines[-1]
+    assert "quarantined on 1" in run("ls").stdout
+
+
+def _noisy(engine: ScriptedEngine) -> Callable[[int], float]:
+    """Quiet while sentinels run, of which there are six; then too noisy to be stored."""
+    return lambda requests: (1.0 + requests / 16) * (1 + len(engine.runs) % 5 * (len(engine.runs) >= 6))
+
+
+def test_a_history_that_cannot_be_read_is_named(record: Record, remember: Remember, run: Run) -> None:
+    """On stderr, and the rest is shown; nothing is written."""
+    digest = record()
+    path = remember(digest)
+    path.write_bytes(path.read_bytes()[:-9])
+    before = sorted((str(each), each.lstat().st_mtime_ns) for each in path.parent.parent.rglob("*"))
+    result = run("show", digest)
+    assert result.exit_code == 0
+    assert "History" not in result.stdout
+    assert result.stderr == f"not read, since damaged or unsafe: {path}\n"
+    assert json.loads(run("show", digest, "--json").stdout)["unreadable"] == [str(path)]
+    assert sorted((str(each), each.lstat().st_mtime_ns) for each in path.parent.parent.rglob("*")) == before
+
+
+def test_escape_sequences_of_a_history_are_shown_not_obeyed(record: Record, remember: Remember, run: Run) -> None:
+    """A machine's name and a rejection's detail cannot write on the terminal."""
+    digest = record()
+    remember(digest, "\x1b[31mred\n", rejections=3, detail="\x1b]0;title\x07\n")
+    text = run("show", digest).stdout
+    assert r"History on \x1b[31mred\n" in text
+    assert r"\x1b]0;title\x07\n" in text
+    assert "\x1b" not in text

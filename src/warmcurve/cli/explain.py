@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
+import msgspec
 
 from warmcurve.cli.diff import grouped, told
 from warmcurve.cli.location import open_reports, open_store, store_option
 from warmcurve.cli.ls import short_length
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
-from warmcurve.cli.reports import HINT, Report, Told, last_miss, named_report, stored_reports
+from warmcurve.cli.reports import HINT, Regret, Report, Told, last_miss, named_report, stored_reports
 from warmcurve.cli.show import aligned
 from warmcurve.explain import Neighbour, nearest, survey
 from warmcurve.fingerprint import fingerprint
@@ -20,10 +21,20 @@ from warmcurve.store import DirectoryStore
 
 _NEIGHBOURS: Final = 3
 _LINES: Final = 20
-_FOUND: Final = ("entry_", "sentinel_", "install_", "ranks_differ", "rank_absent", "vote_")
+_FOUND: Final = ("entry_", "sentinel_", "install_", "ranks_differ", "rank_absent", "vote_", "mode_verify")
 """Reasons of boots that found an entry of their very factors and could not use it, or in which the ranks of one world
 parted: no other entry explains them.
 """
+_MODES: Final = {
+    "switched_off": "In this mode a boot looks for no entry, so none was missed.",
+    "mode_record": "In this mode a boot looks for no entry, so none was missed.",
+    "mode_verify": "Its entry was there: in this mode a boot compares it and plans with fresh curves.",
+}
+_REMEMBERED: Final = frozenset({Reason.ENTRY_QUARANTINED, Reason.MACHINE_UNSTABLE})
+_CALIBRATES: Final = frozenset(
+    {Reason.ABSENT, Reason.SENTINEL_SHAPE, *(reason for reason in Reason if reason.startswith("entry_"))}
+) - {Reason.ENTRY_UNREADABLE, Reason.ENTRY_QUARANTINED}
+"""What to do about these is that a boot calibrates and replaces the entry, which one that was stopped does not."""
 
 
 class Explanation(NamedTuple):
@@ -39,8 +50,13 @@ class Explanation(NamedTuple):
 
     def meanings(self) -> dict[str, Meaning | None]:
         """By word, why nothing was used and then why nothing was stored; None for words of other versions."""
-        words = (self.report.missed, self.report.reason)
+        words = (self.report.cause, self.report.reason)
         return {word: MEANINGS[Reason(word)] if word in set(Reason) else None for word in words if word is not None}
+
+    def remedies(self) -> list[str]:
+        stopped = self.report.reason == Reason.CURVES_REQUIRED
+        known = {word: meaning for word, meaning in self.meanings().items() if meaning}
+        return [meaning.remedy for word, meaning in known.items() if not (stopped and word in _CALIBRATES)]
 
 
 @click.command(
@@ -96,11 +112,13 @@ def _last(store: DirectoryStore) -> tuple[Told | None, list[Path]]:
 
 def _explanation(store: DirectoryStore, miss: Told) -> Explanation:
     report, factors = miss.report, miss.report.factors
-    found = (report.missed or report.reason or "").startswith(_FOUND)
+    cause = report.cause or report.reason or ""
+    found = cause.startswith(_FOUND)
     entries = survey(store)
     own = None if factors is None else fingerprint(factors)
     others = [entry for entry in entries if entry.digest != own]
-    neighbours = () if factors is None or found or not report.is_miss else nearest(factors, others, _NEIGHBOURS)
+    explained = found or cause in _MODES or not report.is_miss
+    neighbours = () if factors is None or explained else nearest(factors, others, _NEIGHBOURS)
     return Explanation(store, report, miss.path, found, len(others) < len(entries), len(others), neighbours)
 
 
@@ -110,7 +128,7 @@ def _document(store: DirectoryStore, explanation: Explanation | None, unreadable
         report, neighbours = explanation.report, explanation.neighbours
         fields["miss"] = {
             "path": str(explanation.path),
-            **{name: getattr(report, name) for name in report.__struct_fields__ if name != "factors"},
+            **{name: told for name, told in msgspec.to_builtins(report).items() if name != "factors"},
             "found": explanation.found,
             "stored": explanation.stored,
             "meanings": {word: meaning and meaning._asdict() for word, meaning in explanation.meanings().items()},
@@ -132,24 +150,35 @@ def _page(explanation: Explanation) -> Iterator[str]:
     report, neighbours = explanation.report, explanation.neighbours
     yield from aligned(_head(explanation))
     yield ""
-    if not report.is_miss:
-        yield "This boot was a hit: there is no miss to explain."
-    elif report.factors is None:
-        yield "It kept no factors, so it cannot be compared with entries."
-    elif explanation.found:
-        yield "The reason says it all: no factor explains it."
-    elif explanation.stored and report.outcome == Outcome.RECORDED:
-        yield "This boot recorded its entry, which is still there: the same boot finds it now."
-    elif explanation.stored:
-        yield "Its entry has been recorded since: the same boot finds it now."
+    if verdict := _verdict(explanation):
+        yield verdict
+    if explanation.stored and {report.cause, report.reason} & _REMEMBERED:
+        words = shlex.join((report.digest or "", "--store", clean(explanation.store.directory)))
+        yield f"What each machine remembers of the entry: warmcurve show {words}"
     if neighbours:
         yield f"Nearest of {explanation.others} other{'s' * (explanation.others > 1)}, entry -> boot:"
-    elif report.is_miss and report.factors is not None and not explanation.found:
+    elif report.is_miss and report.factors is not None and not explanation.found and report.cause not in _MODES:
         yield "No other entry is stored that it could be compared with."
     length = short_length([each.stored.digest for each in neighbours])
     for each in neighbours:
         yield ""
         yield from _neighbour(explanation, each, length)
+
+
+def _verdict(explanation: Explanation) -> str | None:
+    """What factors have to do with it, or None where the neighbours say it."""
+    report = explanation.report
+    if not report.is_miss:
+        return "This boot was a hit: there is no miss to explain."
+    if report.cause in _MODES:
+        return _MODES[report.cause]
+    if report.factors is None:
+        return "It kept no factors, so it cannot be compared with entries."
+    if explanation.found:
+        return "The reason says it all: no factor explains it."
+    if explanation.stored and report.outcome == Outcome.RECORDED:
+        return "This boot recorded its entry, which is still there: the same boot finds it now."
+    return "Its entry has been recorded since: the same boot finds it now." if explanation.stored else None
 
 
 def _head(explanation: Explanation) -> dict[str, str]:
@@ -161,15 +190,32 @@ def _head(explanation: Explanation) -> dict[str, str]:
         "boot": ", ".join(filter(None, (report.at, report.engine, report.host, process, rank))),
         "report": str(explanation.path),
         "digest": report.digest,
+        "mode": report.mode if report.mode != "reuse" else None,
         "outcome": _meant(report.outcome, outcome),
-        "missed": report.missed and _meant(report.missed, _text(meanings[report.missed])),
+        "missed": report.cause and _meant(report.cause, _text(meanings[report.cause])),
         "reason": report.reason and _meant(report.reason, _text(meanings[report.reason])),
-        "detail": report.detail,
-        "to do": " ".join(meaning.remedy for meaning in meanings.values() if meaning),
+        "detail": report.met,
+        "regret": report.regret and _regret(report.regret),
+        "to do": " ".join(explanation.remedies()),
     }
-    if report.reason == report.missed:
+    if report.reason == report.cause:
         del told["reason"]
     return {name: text for name, text in told.items() if text}
+
+
+def _regret(regret: Regret) -> str:
+    ways = (
+        ("with the stored curves where the fresh ones are true", regret.stored_worst, regret.stored_mean),
+        ("with the fresh curves where the stored ones are true", regret.fresh_worst, regret.fresh_mean),
+    )
+    known = [(way, worst, mean) for way, worst, mean in ways if worst is not None and mean is not None]
+    if not known:
+        return ""
+    over = f"over {regret.batches} batches of {regret.drafts} drafts a request"
+    if not any(worst for _, worst, _ in known):
+        return f"none either way, {over}"
+    told = [f"planning {way} loses {worst:.1%} at worst, {mean:.1%} on average" for way, worst, mean in known]
+    return f"of throughput, {over}: {'; '.join(told)}"
 
 
 def _meant(word: str | None, text: str | None) -> str:

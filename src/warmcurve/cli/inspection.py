@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +14,15 @@ from warmcurve.store import DirectoryStore, check_digest
 
 
 class Inspection(NamedTuple):
-    """Either `entry` or `error`. `digest` is the one that the name or else the entry says, if any does."""
+    """Either `entry` or `error`. `digest` is the one that the name or else the entry says, if any does; `checksum` the
+    SHA-256 of the bytes, where they could be read.
+    """
 
     path: Path
     digest: str | None
     entry: Entry | None = None
     error: WarmcurveError | None = None
+    checksum: str | None = None
 
     @property
     def state(self) -> str:
@@ -67,11 +71,12 @@ def inspect_file(path: Path) -> Inspection:
 
 
 def _inspect(path: Path, digest: str | None, data: bytes) -> Inspection:
+    checksum = sha256(data).hexdigest()
     try:
         entry = decode(data, digest)
     except EntryError as error:
-        return Inspection(path, digest, error=error)
-    return Inspection(path, entry.digest, entry)
+        return Inspection(path, digest, error=error, checksum=checksum)
+    return Inspection(path, entry.digest, entry, checksum=checksum)
 
 
 def _digest_of_name(name: str) -> str | None:

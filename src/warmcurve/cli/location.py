@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from warmcurve.errors import StoreError
+from warmcurve.history import HistoryDirectory
 from warmcurve.outcome import Reason
 from warmcurve.report import ReportDirectory
 from warmcurve.settings import Settings
@@ -62,3 +63,8 @@ def open_store(directory: Path | None) -> DirectoryStore:
 def open_reports(store: DirectoryStore) -> ReportDirectory:
     """The reports of the boots that used this store."""
     return ReportDirectory(store.directory, trust_group=Settings.from_environment(os.environ).trust_group)
+
+
+def open_histories(store: DirectoryStore) -> HistoryDirectory:
+    """What became of this store's entries, on all machines."""
+    return HistoryDirectory(store.directory, trust_group=Settings.from_environment(os.environ).trust_group)

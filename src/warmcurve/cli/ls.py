@@ -10,8 +10,9 @@ import msgspec
 
 from warmcurve.cli.inspection import Inspection, inspect_store
 from warmcurve.cli.location import open_store, store_option
+from warmcurve.cli.machines import Machine, Machines
 from warmcurve.cli.output import clean, document, json_option, note
-from warmcurve.cli.table import Column, table
+from warmcurve.cli.table import NOTHING, Column, table
 from warmcurve.entry import SCHEMA
 
 _SHORT: Final = 12
@@ -27,11 +28,13 @@ _COLUMNS: Final = (
     Column("host"),
     Column("bytes", right=True),
 )
+_MACHINES: Final = Column("machines", alarms=True)
 
 
 class Row(msgspec.Struct, frozen=True):
     """What is None is not known. `verify_points` and `draft_points` count the sizes with a stored cost; both times are
-    ISO 8601 in UTC, so they sort as text.
+    ISO 8601 in UTC, so they sort as text. Machines that keep the entry in quarantine and those whose calibrations
+    disagree are named.
     """
 
     digest: str | None
@@ -47,6 +50,8 @@ class Row(msgspec.Struct, frozen=True):
     host: str | None
     bytes: int | None
     path: str
+    quarantined_on: tuple[str, ...]
+    unstable_on: tuple[str, ...]
 
 
 @click.command(
@@ -55,7 +60,8 @@ class Row(msgspec.Struct, frozen=True):
 Examples:
   warmcurve ls
   warmcurve ls --store /srv/cache/adaptive_verification
-  warmcurve ls --json | jq -r '.entries[] | select(.state != "ok") | .path'""",
+  warmcurve ls --json | jq -r '.entries[] | select(.state != "ok") | .path'
+  warmcurve ls --json | jq -r '.entries[] | select(.quarantined_on != []) | .digest'""",
 )
 @store_option
 @json_option
@@ -63,26 +69,29 @@ def ls_command(directory: Path | None, *, as_json: bool) -> None:
     """List the entries of the store, newest first.
 
     Every entry is read and checked; its state is ok, or the reason why it would not be used. The columns verify and
-    draft count the sizes with a stored cost, captured is the largest captured size.
+    draft count the sizes with a stored cost, captured is the largest captured size. Where a machine keeps an entry in
+    quarantine, or its calibrations disagree, a last column says how many do; `show` says more.
     """
     store = open_store(directory)
     now = datetime.now(UTC)
-    rows = [row(item, now) for item in inspect_store(store)]
+    machines = Machines(store)
+    rows = [row(item, now, machines.of(item)) for item in inspect_store(store)]
     rows.sort(key=lambda listed: listed.recorded_at or listed.modified_at or "", reverse=True)
     aside = _set_aside(store.directory)
     if as_json:
         entries = [msgspec.to_builtins(listed) for listed in rows]
-        document(store=str(store.directory), set_aside=aside, entries=entries)
+        unreadable = [str(path) for path in machines.unreadable]
+        document(store=str(store.directory), set_aside=aside, entries=entries, unreadable=unreadable)
     elif rows:
-        length = short_length([listed.digest or "" for listed in rows])
-        click.echo(table(_COLUMNS, [_cells(listed, length) for listed in rows]))
+        click.echo(_table(rows))
     if not rows:
         note(f"no entries in {clean(store.directory)} yet: the first boot of a configuration stores one")
     if aside:
         note(f"{aside} damaged {'file was' if aside == 1 else 'files were'} set aside (*.bad-*)")
+    machines.note_unreadable()
 
 
-def row(item: Inspection, now: datetime) -> Row:
+def row(item: Inspection, now: datetime, machines: Sequence[Machine]) -> Row:
     entry = item.entry
     profile = entry.profile if entry else None
     conditions: dict[str, Any] = entry.conditions if entry else {}
@@ -102,6 +111,8 @@ def row(item: Inspection, now: datetime) -> Row:
         host=str(conditions["host"]) if "host" in conditions else None,
         bytes=size,
         path=str(item.path),
+        quarantined_on=tuple(each.history.machine for each in machines if each.quarantined),
+        unstable_on=tuple(each.history.machine for each in machines if each.unstable),
     )
 
 
@@ -119,6 +130,20 @@ def age(seconds: int) -> str:
     return f"{sign}{rest}s"
 
 
+def _table(rows: Sequence[Row]) -> str:
+    length = short_length([listed.digest or "" for listed in rows])
+    cells = [_cells(listed, length) for listed in rows]
+    told = [_told(listed) for listed in rows]
+    if not any(told):
+        return table(_COLUMNS, cells)
+    return table((*_COLUMNS, _MACHINES), [[*line, text or NOTHING] for line, text in zip(cells, told, strict=True)])
+
+
+def _told(listed: Row) -> str:
+    counts = {"quarantined on": len(listed.quarantined_on), "unstable": len(listed.unstable_on)}
+    return ", ".join(f"{word} {count}" for word, count in counts.items() if count)
+
+
 def _cells(listed: Row, length: int) -> list[str]:
     recorded = listed.recorded_at and f"{datetime.fromisoformat(listed.recorded_at):%Y-%m-%d %H:%M}"
     cells = (
@@ -133,7 +158,7 @@ def _cells(listed: Row, length: int) -> list[str]:
         listed.host,
         listed.bytes,
     )
-    return ["-" if cell is None else clean(cell) for cell in cells]
+    return [NOTHING if cell is None else clean(cell) for cell in cells]
 
 
 def _modified_and_size(path: Path) -> tuple[datetime | None, int | None]:

@@ -10,10 +10,23 @@ from warmcurve.cli.inspection import read_file
 from warmcurve.cli.output import Unreadable
 from warmcurve.errors import FactorError, StoreError
 from warmcurve.fingerprint import fingerprint
-from warmcurve.outcome import Outcome
+from warmcurve.outcome import Outcome, Reason
 from warmcurve.report import MAX_BYTES, ReportDirectory
 
 HINT: Final = "Name a JSON file of the store's reports/ directory, or a copy of one."
+
+
+class Regret(msgspec.Struct, frozen=True):
+    """Shares of throughput lost by planning with the stored curves where the fresh ones are true, and with the fresh
+    ones where the stored ones are.
+    """
+
+    stored_worst: float | None = None
+    stored_mean: float | None = None
+    fresh_worst: float | None = None
+    fresh_mean: float | None = None
+    drafts: int | None = None
+    batches: int | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,16 +38,31 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     rank: int = 0
     world: int = 1
+    mode: str | None = None
     outcome: str | None = None
     reason: str | None = None
     missed: str | None = None
     detail: str | None = None
     digest: str | None = None
+    regret: Regret | None = None
     factors: dict[str, Any] | None = None
 
     @property
     def is_miss(self) -> bool:
         return self.outcome not in (None, Outcome.REUSED)
+
+    @property
+    def cause(self) -> str | None:
+        """Why no stored curve was used. A boot that was stopped before it had looked says it in its detail alone."""
+        first = (self.detail or "").partition(":")[0]
+        return first if self.missed == Reason.CURVES_REQUIRED and first in set(Reason) else self.missed
+
+    @property
+    def met(self) -> str | None:
+        """The detail; that of a boot that was stopped begins with the cause, which is told beside it."""
+        if self.reason == Reason.CURVES_REQUIRED and self.detail and self.cause:
+            return self.detail.removeprefix(self.cause).removeprefix(": ")
+        return self.detail
 
 
 class Told(NamedTuple):

@@ -10,12 +10,14 @@ from typing import Any, Final
 import click
 import msgspec
 
+from warmcurve.cli import machines
 from warmcurve.cli.inspection import Inspection, inspect_entry
 from warmcurve.cli.location import open_store, store_option
+from warmcurve.cli.machines import Machines
 from warmcurve.cli.output import clean, document, json_option
 from warmcurve.cli.table import Column, table
 from warmcurve.entry import Entry
-from warmcurve.profile import CostCurve
+from warmcurve.profile import CostCurve, CostProfile
 from warmcurve.store import DirectoryStore
 
 PREFIX: Final = re.compile(r"[0-9a-f]{4,64}")
@@ -37,7 +39,10 @@ Examples:
 @store_option
 @json_option
 def show_command(digest: str, directory: Path | None, *, as_json: bool) -> None:
-    """Print one entry: its conditions, factors and curves.
+    """Print one entry: its conditions, factors and curves, what its sentinels cost, and its history on each machine.
+
+    A machine remembers its last calibrations, and the rejections of one entry in a row: at WARMCURVE_QUARANTINE of them
+    (3) the entry is in quarantine there. What one round of sentinels costs is told by the stored times.
 
     DIGEST may be cut short to four digits or more, while it is still the only one that begins so.
     """
@@ -48,10 +53,23 @@ def show_command(digest: str, directory: Path | None, *, as_json: bool) -> None:
     item = find(store, prefix)
     if item.entry is None:
         raise item.located()
+    remembering = Machines(store)
+    histories = remembering.of(item)
     if as_json:
-        document(digest=item.digest, path=str(item.path), entry=msgspec.to_builtins(item.entry))
+        document(
+            digest=item.digest,
+            path=str(item.path),
+            entry=msgspec.to_builtins(item.entry),
+            checksum=item.checksum,
+            sentinels=_sentinels(item.entry.profile),
+            histories=[machines.fields(machine) for machine in histories],
+            unreadable=[str(path) for path in remembering.unreadable],
+        )
     else:
         click.echo("\n".join(_page(item.entry, item)))
+        for machine in histories:
+            click.echo("\n".join(machines.page(machine)))
+    remembering.note_unreadable()
 
 
 def find(store: DirectoryStore, prefix: str, argument: str = "DIGEST") -> Inspection:
@@ -68,6 +86,7 @@ def find(store: DirectoryStore, prefix: str, argument: str = "DIGEST") -> Inspec
 
 def _page(entry: Entry, item: Inspection) -> Iterator[str]:
     profile, protocol = entry.profile, entry.protocol
+    two, sweep = _sentinels(profile).values()
     yield from aligned(
         {
             "digest": item.digest,
@@ -76,6 +95,8 @@ def _page(entry: Entry, item: Inspection) -> Iterator[str]:
             "measured": f"{protocol.statistic} of {protocol.replays} replays, in {protocol.unit}",
             "captured": f"{len(profile.captured())} sizes up to {profile.capture_limit} tokens",
             "lookup": f"{protocol.lookup_captured} where captured, {protocol.lookup_tail} above",
+            "two": f"{two['replays']} replays, at most {_rounded(two['at_most_ms'])} ms",
+            "sweep": f"{sweep['replays']} replays, {_rounded(sweep['ms'])} ms",
         }
     )
     yield "\nConditions"
@@ -87,6 +108,21 @@ def _page(entry: Entry, item: Inspection) -> Iterator[str]:
     yield "\nDraft cost by requests"
     # As the curve itself: a step that is no full graph does not price the drafter.
     yield _curve(profile.draft, ((s.requests, s.draft_ms) for s in profile.samples if s.full_graph))
+
+
+def _sentinels(profile: CostProfile) -> dict[str, dict[str, Any]]:
+    """What one round of each policy replays, and costs by the stored times; `two` where it draws the dearest size."""
+    sizes = profile.captured()
+    anchor, dearest = sizes[-1], max(sizes[:-1] or sizes, key=lambda size: profile.expected_ms((size,)))
+    sweep = sizes if len(sizes) > 1 else (anchor, anchor)
+    return {
+        "two": {"replays": 2, "at_most_ms": round(profile.expected_ms((anchor, dearest)), 6)},
+        "sweep": {"replays": len(sweep), "ms": round(profile.expected_ms(sweep), 6)},
+    }
+
+
+def _rounded(ms: float) -> str:
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
 def aligned(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:

@@ -10,12 +10,16 @@ from typing import Final, NamedTuple
 from warmcurve.outcome import Reason
 
 GAP: Final = "  "
+NOTHING: Final = "-"
 _ALARMS: Final = frozenset[str](Reason)
 
 
 class Column(NamedTuple):
+    """In a column of alarms every cell is one that is not `NOTHING`."""
+
     title: str
     right: bool = False
+    alarms: bool = False
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
@@ -50,8 +54,11 @@ def pretty(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     for column in columns:
         grid.add_column(Text(column.title), justify="right" if column.right else "left")
     for row in rows:
+        alarms = [
+            cell in _ALARMS or (column.alarms and cell != NOTHING) for column, cell in zip(columns, row, strict=True)
+        ]
         # Text, since a str would be read as markup.
-        grid.add_row(*(Text(cell, style="red" if cell in _ALARMS else "") for cell in row))
+        grid.add_row(*(Text(cell, style="red" if alarm else "") for cell, alarm in zip(row, alarms, strict=True)))
     page = io.StringIO()
     # Without a height too, rich takes a dumb terminal for 80 columns wide.
     Console(file=page, force_terminal=True, width=sys.maxsize, height=1).print(grid)

@@ -1,0 +1,140 @@
+"""What machines remember of an entry: calibrations, rejections, and whether it is in quarantine there."""
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from warmcurve.cli.inspection import Inspection
+from warmcurve.cli.location import open_histories
+from warmcurve.cli.output import clean, note
+from warmcurve.cli.table import NOTHING, Column, table
+from warmcurve.errors import StoreError
+from warmcurve.history import Calibration, History, disagreement, loss_bound
+from warmcurve.settings import Settings
+from warmcurve.store import DirectoryStore
+
+
+class Compared(NamedTuple):
+    """A calibration beside the one before it: the loss bound, and in words what of it exceeds the limit."""
+
+    calibration: Calibration
+    loss_bound: float | None = None
+    disagreement: str | None = None
+
+
+class Machine(NamedTuple):
+    """A history beside the entry that lies there now. `rejects` says whether that is the entry that was turned down,
+    `unstable` in what the last calibrations disagree.
+    """
+
+    history: History
+    path: Path
+    calibrations: tuple[Compared, ...]
+    rejects: bool
+    quarantined: bool
+    unstable: str | None
+
+
+class Machines:
+    """Those with a history in a store. `unreadable` is what nothing is told of: files, or the whole directory."""
+
+    def __init__(self, store: DirectoryStore) -> None:
+        self._settings = Settings.from_environment(os.environ)
+        self._histories = open_histories(store)
+        self._directory = store.directory / "history"
+        self.unreadable: list[Path] = []
+
+    def of(self, item: Inspection) -> tuple[Machine, ...]:
+        """In the order of their names. Histories only inform here: where they cannot be read there are none."""
+        if item.digest is None:
+            return ()
+        try:
+            kept = self._histories.of(item.digest)
+        except StoreError:
+            if self._directory not in self.unreadable:
+                self.unreadable.append(self._directory)
+            return ()
+        self.unreadable += [path for path, history in kept if history is None]
+        return tuple(self._machine(history, path, item.checksum or "") for path, history in kept if history)
+
+    def _machine(self, history: History, path: Path, checksum: str) -> Machine:
+        limit = self._settings.limits.max_regret
+        return Machine(
+            history,
+            path,
+            tuple(_compared(history.calibrations, limit)),
+            rejects=any(each.entry == checksum for each in history.rejected[-1:]),
+            quarantined=history.quarantines(checksum, self._settings.quarantine),
+            unstable=history.unstable(limit),
+        )
+
+    def note_unreadable(self) -> None:
+        if self.unreadable:
+            note(f"not read, since damaged or unsafe: {', '.join(clean(path) for path in self.unreadable)}")
+
+
+def _compared(calibrations: tuple[Calibration, ...], limit: float) -> Iterator[Compared]:
+    yield from map(Compared, calibrations[:1])
+    for before, calibration in pairwise(calibrations):
+        pair = before.profile, calibration.profile
+        yield Compared(calibration, loss_bound(*pair), disagreement(*pair, limit))
+
+
+def page(machine: Machine) -> Iterator[str]:
+    history = machine.history
+    yield f"\nHistory on {clean(history.machine) or NOTHING}"
+    if machine.unstable:
+        yield f"unstable: {clean(machine.unstable)}"
+    if machine.quarantined:
+        yield f"quarantined: this entry was turned down {_times(len(history.rejected))} in a row, and is not tried here"
+    elif machine.rejects:
+        yield f"this entry was turned down {_times(len(history.rejected))} in a row"
+    elif history.rejected:
+        yield "the entry that was turned down lies here no more"
+    if machine.calibrations:
+        columns = (Column("calibrated"), Column("stored"), Column("against the one before"))
+        yield table(columns, [_cells(each) for each in machine.calibrations])
+    if history.rejected:
+        columns = (Column("turned down"), Column("reason"), Column("detail"))
+        yield table(
+            columns, [[clean(each.at), each.reason, clean(each.detail or NOTHING)] for each in history.rejected]
+        )
+
+
+def _cells(each: Compared) -> list[str]:
+    told = NOTHING
+    if each.disagreement:
+        told = f"disagrees, {each.disagreement}"
+    elif each.loss_bound is not None:
+        told = f"agrees, within {each.loss_bound:.1%}"
+    return [clean(each.calibration.at), "yes" if each.calibration.stored else "no", told]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def fields(machine: Machine) -> dict[str, Any]:
+    history = machine.history
+    return {
+        "machine": history.machine,
+        "path": str(machine.path),
+        "quarantined": machine.quarantined,
+        "unstable": machine.unstable,
+        "calibrations": [
+            {
+                "at": each.calibration.at,
+                "stored": each.calibration.stored,
+                "loss_bound": each.loss_bound,
+                "disagreement": each.disagreement,
+            }
+            for each in machine.calibrations
+        ],
+        "rejects_this_entry": machine.rejects,
+        "rejections": [
+            {"at": each.at, "entry": each.entry, "reason": each.reason, "detail": each.detail}
+            for each in history.rejected
+        ],
+    }
