@@ -125,3 +125,47 @@ def test_a_flag_that_is_neither_is_refused(text: str):
     with pytest.raises(SettingsError, match="FLAG") as refused:
         flag({"FLAG": text}, "FLAG")
     assert len(refused.value.detail.encode("utf-8")) < 200
+
+
+@pytest.mark.parametrize("text", ["", "off", "record", "reuse", "require", "VERIFY "])
+def test_the_mode_is_read(text: str):
+    """One of five words; unset is `reuse`. All ranks must have it alike."""
+    found = Settings.from_environment({"WARMCURVE_MODE": text})
+    assert found.mode == (text.strip().lower() or "reuse")
+    assert found.common()["mode"] == found.mode
+
+
+@pytest.mark.parametrize("text", ["on", "1", "requires", "record,verify"])
+def test_a_mode_that_is_none_is_refused(text: str):
+    """The error names all five."""
+    with pytest.raises(SettingsError, match="off, record, reuse, require, verify"):
+        Settings.from_environment({"WARMCURVE_MODE": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", None), ("90d", 7_776_000), ("12h", 43_200), ("30M", 1800), ("45s", 45), ("007d", 604_800)],
+)
+def test_an_age_is_read(text: str, seconds: int | None):
+    """A number and a unit; unset is no limit."""
+    assert Settings.from_environment({"WARMCURVE_MAX_AGE": text}).max_age_s == seconds
+
+
+@pytest.mark.parametrize("text", ["d", "0d", "-1d", "1.5h", "90", "1w", "1 d", "²d", "9" * 5000 + "d"])
+def test_an_age_that_is_none_is_refused(text: str):
+    """Also a number without its unit: nobody knows whether days or seconds were meant."""
+    with pytest.raises(SettingsError, match="WARMCURVE_MAX_AGE"):
+        Settings.from_environment({"WARMCURVE_MAX_AGE": text})
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 3), ("0", 0), ("1", 1), ("16", 16)])
+def test_the_row_for_quarantine_is_read(text: str, count: int):
+    """As many as are remembered, at most; 0 is never."""
+    assert Settings.from_environment({"WARMCURVE_QUARANTINE": text}).quarantine == count
+
+
+@pytest.mark.parametrize("text", ["-1", "17", "three", "1.0", "²", "9" * 5000])
+def test_a_row_that_is_none_is_refused(text: str):
+    """A longer row than is remembered would never be reached."""
+    with pytest.raises(SettingsError, match="WARMCURVE_QUARANTINE"):
+        Settings.from_environment({"WARMCURVE_QUARANTINE": text})

@@ -32,7 +32,8 @@ from warmcurve.profile import CostCurve, CostProfile
 MAX_BYTES: Final = 1 << 20
 KEPT: Final = 256
 """Files of a store. Where containers are named anew at each start, every boot is a machine of its own."""
-_REJECTIONS: Final = 16
+REJECTIONS: Final = 16
+"""In a row, that are kept at most."""
 _DETAIL: Final = 400
 """Characters of a rejection's detail, which may be an engine's own error."""
 _CALIBRATIONS: Final = 3
@@ -66,13 +67,13 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calibrations: tuple[Calibration, ...] = ()
 
     def quarantines(self, entry: str, after: int) -> bool:
-        """Whether this entry was turned down `after` times in a row or more; 0 is never. No more than 16 are known."""
-        return 0 < min(after, _REJECTIONS) <= len(self.rejected) and self.rejected[-1].entry == entry
+        """Whether this entry was turned down `after` times in a row or more; 0 is never."""
+        return 0 < after <= len(self.rejected) and self.rejected[-1].entry == entry
 
     def with_rejection(self, rejection: Rejection) -> "History":
         before = [each for each in self.rejected if each.entry == rejection.entry]
         told = rejection.detail and printable(rejection.detail)[:_DETAIL]
-        kept = [*before, msgspec.structs.replace(rejection, detail=told)][-_REJECTIONS:]
+        kept = [*before, msgspec.structs.replace(rejection, detail=told)][-REJECTIONS:]
         return msgspec.structs.replace(self, rejected=tuple(kept))
 
     def with_acceptance(self, at: str, profile: CostProfile, max_regret: float) -> "History":

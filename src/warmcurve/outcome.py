@@ -189,7 +189,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "The sentinels moved by different factors; the report says which sizes did. Planning with the stored curves "
         "could lose more throughput than `max_regret` allows.",
         "Compare the machine's state with the entry's conditions; if it recurs at the same sizes, the stored "
-        "measurement was disturbed and has now been replaced.",
+        "measurement was disturbed; the calibration that follows replaces it, if it is admitted.",
     ),
     Reason.INSTALL_REFUSED: Meaning(
         "The engine refused the verified curves.",
@@ -257,7 +257,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.RANKS_DIFFER: Meaning(
         "The ranks that calibrate together differ in a factor, in the version of warmcurve or in its limits, so no "
-        "stored curve can hold for all of them. All calibrated, and nothing was stored.",
+        "stored curve can hold for all of them. All calibrated (or stopped, under `require`), and nothing was stored.",
         "The report names the rank and what differs: give all ranks the same versions, settings and devices.",
     ),
     Reason.RANK_ABSENT: Meaning(

@@ -28,6 +28,7 @@ import msgspec
 
 from warmcurve.admission import Thresholds
 from warmcurve.errors import SettingsError
+from warmcurve.history import REJECTIONS
 from warmcurve.sentinel import Limits, Policy
 
 Mode: TypeAlias = Literal["off", "record", "reuse", "require", "verify"]
@@ -110,9 +111,9 @@ def _count(environment: Mapping[str, str], name: str, default: int) -> int:
     text = environment.get(name, "").strip()
     if not text:
         return default
-    if text.isascii() and text.isdecimal() and len(text) < 10:
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= REJECTIONS:
         return int(text)
-    raise SettingsError(f"{name}={text!r:.40} is not a number from 0 on")
+    raise SettingsError(f"{name}={text!r:.40} is not a number from 0 to {REJECTIONS}")
 
 
 def _policy(environment: Mapping[str, str], name: str) -> Policy:
