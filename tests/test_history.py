@@ -96,7 +96,7 @@ def test_the_last_rejections_are_kept():
     for number in range(MOST + 5):
         found = found.with_rejection(_rejection(at=str(number)))
     assert [each.at for each in found.rejected] == [str(number) for number in range(5, MOST + 5)]
-    assert found.quarantines(A, MOST + 5)
+    assert found.quarantines(A, MOST)
     assert not found.quarantines(B, MOST + 5)
 
 
