@@ -1,11 +1,16 @@
 """The engine boots through the core as any engine would."""
 
+import msgspec
 import numpy as np
 import pytest
 
+from warmcurve.calibration import profile_from
+from warmcurve.embedded.engine import CAPTURED
 from warmcurve.embedded.startup import BUSY, Startup, calibration_plan, factors, start
+from warmcurve.entry import decode, encode
 from warmcurve.fingerprint import fingerprint
 from warmcurve.planner import cost_tables
+from warmcurve.profile import Sample
 from warmcurve.sentinel import Limits
 from warmcurve.settings import Settings
 from warmcurve.testing import MemoryStore
@@ -52,3 +57,32 @@ def test_another_blas_setting_is_another_fingerprint(engine, monkeypatch):
     assert fingerprint(factors(engine(3))) != one
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert fingerprint(factors(engine(2))) != one
+
+
+def _scripted(tokens):
+    """A dummy step of an engine of two requests that always costs the same."""
+    return Sample(tokens, min(2, -(-tokens // 4)), 1.0 + tokens / 8, 0.5, full_graph=tokens <= 16)
+
+
+@pytest.mark.parametrize("factor", [3, 1 / 3])
+@pytest.mark.parametrize("size", [size for size in CAPTURED if size <= 16])
+def test_an_entry_with_one_wrong_cost_is_refused_by_a_sweep(engine, monkeypatch, size, factor):
+    """By default limits, whichever it is: the boot names it, plans with what it measures, and mends the entry."""
+    serving, store, sweep = engine(2), MemoryStore(), Settings(sentinels="sweep")
+    monkeypatch.setattr(serving, "dummy", _scripted)
+    start(serving, store, sweep)
+    [digest] = store.list()
+    right = decode(store.entries[digest])
+    samples = [
+        msgspec.structs.replace(sample, verify_ms=sample.verify_ms * (factor if sample.tokens == size else 1))
+        for sample in right.profile.samples
+    ]
+    wrong = msgspec.structs.replace(right, profile=profile_from(samples, right.profile.capture_limit))
+    store.put(digest, encode(wrong))
+    startup = Startup(serving)
+    report = start(serving, store, sweep, startup=startup)
+    assert (report.outcome, report.reason) == ("recorded", "sentinel_scale")
+    became = "cheaper" if factor > 1 else "dearer"
+    assert (report.detail or "").endswith(f": verify of {size} tokens became 3× {became}, the rest did not")
+    assert startup.profile == decode(store.entries[digest]).profile == right.profile
+    assert start(serving, store, sweep).outcome == "reused"

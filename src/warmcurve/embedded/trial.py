@@ -59,14 +59,14 @@ class Shown(NamedTuple):
         return len({(each.batch, each.output_sha256) for each in self.serving}) == len({s.batch for s in self.serving})
 
 
-def boot(store: Store, max_requests: int, progress: Progress) -> Booted:
-    """Load, warm up and start an engine, as a process that serves would."""
+def boot(store: Store, max_requests: int, progress: Progress, settings: Settings | None = None) -> Booted:
+    """Load, warm up and start an engine, as a process that serves would; by default with settings for a busy CPU."""
     began = time.perf_counter_ns()
     progress("loading weights, touching buffers")
     engine = Engine(*load(), max_requests)
     engine.warm_up()
     startup = Startup(engine, progress)
-    report = start(engine, store, settings=Settings(NOISY, thresholds=BUSY), startup=startup)
+    report = start(engine, store, settings or Settings(NOISY, thresholds=BUSY), startup=startup)
     assert startup.profile is not None
     assert engine.policy.tables is not None
     return Booted(engine, report, startup.profile, engine.policy.tables, (time.perf_counter_ns() - began) / 1e6)
