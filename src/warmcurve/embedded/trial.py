@@ -59,11 +59,17 @@ class Shown(NamedTuple):
         return len({(each.batch, each.output_sha256) for each in self.serving}) == len({s.batch for s in self.serving})
 
 
-def boot(store: Store, max_requests: int, progress: Progress, settings: Settings | None = None) -> Booted:
+def boot(
+    store: Store,
+    max_requests: int,
+    progress: Progress,
+    settings: Settings | None = None,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+) -> Booted:
     """Load, warm up and start an engine, as a process that serves would; by default with settings for a busy CPU."""
     began = time.perf_counter_ns()
     progress("loading weights, touching buffers")
-    engine = Engine(*load(), max_requests)
+    engine = Engine(*load(), max_requests, clock_ns=clock_ns)
     engine.warm_up()
     startup = Startup(engine, progress)
     report = start(engine, store, settings or Settings(NOISY, thresholds=BUSY), startup=startup)
@@ -85,7 +91,7 @@ def requests(count: int, reply: int = REPLY) -> list[Request]:
 def serve(
     engine: Engine, policies: Mapping[str, Policy], batch: int, count: int, rounds: int, progress: Progress
 ) -> list[Serving]:
-    """Serve the same `count` prompts in each mode, `batch` at once.
+    """Serve the same `count` prompts in each mode, `batch` at once, timed by the engine's clock.
 
     The speed is that of the fastest of interleaved rounds, since what else runs on the machine can only slow one down.
     """
@@ -96,9 +102,9 @@ def serve(
             progress(f"serving {count} prompts, {batch} at once: {mode}, round {turn + 1} of {rounds}")
             engine.policy, engine.counts = policy, Counts()
             todo = requests(count)
-            began = time.perf_counter()
+            began = engine.clock_ns()
             engine.serve(todo, batch)
-            seconds[mode].append(time.perf_counter() - began)
+            seconds[mode].append((engine.clock_ns() - began) / 1e9)
             served[mode] = todo, engine.counts
     results = []
     for mode, (done, counts) in served.items():
