@@ -8,7 +8,8 @@ untouched one, meets boots that replay every captured size.
 
 Then the engine serves the same prompts without speculation, with every fixed length, and with adaptive verification by
 fresh, by stored and by tampered curves; the last are forced upon it, since no verdict lets them in. Rounds of all modes
-are interleaved, and ratios are of the fastest rounds of this run: speeds of different runs do not compare.
+are interleaved, and each step counts with its fastest round. Ratios are of this run: speeds of different runs do not
+compare.
 """
 
 import argparse
