@@ -68,3 +68,11 @@ def test_one_that_left_the_others_is_the_one_that_is_named(ratios: dict[int, flo
     line = moved({size: common * (factor if size == odd else 1) for size in SIZES}, {1: common})
     assert line.startswith(f"verify of {odd} tokens ")
     assert line.count(" of ") == 1
+
+
+def test_of_many_the_farthest_are_told():
+    """Of six groups the one that moved farthest is among the four that are named, wherever it stands."""
+    ratios = dict(zip(SIZES, (1, 1.3, 1, 1.3, 1, 1.3, 1, 1.3, 0.2), strict=True))
+    line = moved(ratios, {1: 1.0, 2: 1.3, 4: 1.0})
+    assert "verify of 1024 tokens became 5× cheaper" in line
+    assert "2 more groups moved" in line

@@ -20,7 +20,8 @@ class _Group(NamedTuple):
 def moved(verify: Mapping[int, float], draft: Mapping[int, float]) -> str:
     """As "verify of 256-1024 tokens became 1.6× dearer, the rest did not", from measured / stored by size.
 
-    What most sizes did is the rest; of two halves it is the one that is nearer to what is stored.
+    What most sizes did is the rest; of two halves it is the one that is nearer to what is stored. Of many groups those
+    that moved farthest are told.
     """
     ratios = sorted((*verify.values(), *draft.values()))
     rest = min(median_low(ratios), median_high(ratios), key=lambda ratio: abs(math.log(ratio)))
@@ -32,7 +33,8 @@ def moved(verify: Mapping[int, float], draft: Mapping[int, float]) -> str:
         groups = _groups(verify, draft, rest, steady)
     if not groups:
         return f"all {_change(rest, steady)}"
-    told = [f"{group.name} {_change(median(group.ratios), steady)}" for group in groups[:_TOLD]]
+    farthest = sorted(groups, key=lambda group: -abs(math.log(median(group.ratios) / rest)))[:_TOLD]
+    told = [f"{group.name} {_change(median(group.ratios), steady)}" for group in groups if group in farthest]
     if len(groups) > _TOLD:
         told.append(f"{len(groups) - _TOLD} more groups moved")
     return f"{', '.join(told)}, the rest {_change(rest, steady) if _way(rest, steady) else 'did not'}"
