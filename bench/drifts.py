@@ -5,7 +5,9 @@ what is stored is the median of five noisy runs of `then`.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,7 +41,9 @@ class Base(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """`seen` says whether captured sizes tell it: what happens to the eager tail alone, no replay of them can."""
+    """`seen` says whether captured sizes tell it: what happens to the eager tail alone, no replay of them can. `hard`
+    ones decide about a promise, so they take more trials.
+    """
 
     family: str
     amount: str
@@ -47,6 +51,7 @@ class Drift(NamedTuple):
     now: CostProfile
     noise: float = 0.02
     seen: bool = True
+    hard: bool = False
 
 
 class Loss(NamedTuple):
@@ -132,7 +137,7 @@ def drifts(base: Base) -> Iterator[Drift]:
     captured = profile.captured()
     half = captured[len(captured) // 2]
     for noise in (0.01, 0.02, 0.05, 0.1):
-        yield Drift("none", f"noise {noise:.0%}", profile, profile, noise)
+        yield Drift("none", f"noise {noise:.0%}", profile, profile, noise, hard=noise == 0.02)
     families: dict[str, tuple[tuple[float, ...], Callable[[float], tuple[Change, Change]]]] = {
         "scale": ((0.5, 0.8, 1.25, 2), lambda x: (_times(x), _times(x))),
         "verify only": ((0.5, 0.7, 1.2, 1.5, 2, 3), lambda x: (_times(x), _times(1))),
@@ -158,7 +163,13 @@ def drifts(base: Base) -> Iterator[Drift]:
     for x in (1.15, 1.3, 1.5, 3):
         for size in captured[1::3]:
             yield _bump(base, x, size)
-    yield _least_bump(base)
+    yield _least(base, 0.1, [partial(_bump, base, size=size) for size in captured], hard=True)
+    neighbours = [*pairwise(captured), *pairwise(reversed(captured))]
+    for cost in (0.1, 0.12, 0.15):
+        yield _least(base, cost, [partial(_opposite, base, up=up, down=down) for up, down in neighbours])
+    for x in (1.3, 1.5):
+        for up, down in neighbours[1::8]:
+            yield _opposite(base, x, up, down)
     yield from _flips(base)
 
 
@@ -167,18 +178,24 @@ def _bump(base: Base, x: float, size: int) -> Drift:
     return Drift("one bump", f"×{x:.4g} at {size}", base.profile, now)
 
 
-def _least_bump(base: Base) -> Drift:
-    """The hardest to see: of all bumps of one captured size that cost a tenth of some batch, the smallest."""
+def _opposite(base: Base, x: float, up: int, down: int) -> Drift:
+    now = _changed(base.profile, lambda n, ms: ms * {up: x, down: 1 / x}.get(n, 1), _times(1))
+    return Drift("opposite bumps", f"×{x:.4g} at {up} and 1/{x:.4g} at {down}", base.profile, now)
+
+
+def _least(base: Base, cost: float, grown: Sequence[Callable[[float], Drift]], *, hard: bool = False) -> Drift:
+    """The hardest to see: of these that cost more than so much of some batch, the one that moved least."""
     found: list[tuple[float, Drift]] = []
-    for size in base.profile.captured():
-        low, high = 1.0, 3.0
-        if loss(base, _bump(base, high, size)).batch <= 0.1:
+    for drift in grown:
+        low, high = 1.0, min([2.0, *(x for x, _ in found)])
+        if loss(base, drift(high)).batch <= cost:
             continue
         while high - low > 1e-3:
             middle = (low + high) / 2
-            low, high = (low, middle) if loss(base, _bump(base, middle, size)).batch > 0.1 else (middle, high)
-        found.append((high, _bump(base, high, size)))
-    return min(found, key=lambda each: each[0])[1]._replace(family="least bump that costs 10 %")
+            low, high = (low, middle) if loss(base, drift(middle)).batch > cost else (middle, high)
+        found.append((high, drift(high)))
+    _, least = min(found, key=lambda each: each[0])
+    return least._replace(amount=f"{least.amount}, the least that costs {cost:.0%}", hard=hard)
 
 
 def _flips(base: Base) -> Iterator[Drift]:

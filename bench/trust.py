@@ -1,20 +1,21 @@
 """How far can a stored curve be trusted once its sentinels confirmed it? Acceptance against what a wrong curve costs.
 
-    python bench/trust.py [--trials 1000] [--seed 1] [--workers 2] [--json FILE] [--docs DIRECTORY]
+    python bench/trust.py [--trials 1000] [--often 20] [--seed 1] [--workers 2] [--json FILE] [--docs DIRECTORY]
 
 Every drift of `drifts.py` is met by every rule in many seeded trials: a calibration of the machine as it was, with
 noise, then a boot on the machine as it is. The rules are the package's own (`sentinel.choose`, `sentinel.judge`), that
-of vLLM pull request #52233 by its description, and some that might take their place.
+of vLLM pull request #52233 by its description, and two that might take their place.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import Final, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -27,24 +28,31 @@ from warmcurve import sentinel
 from warmcurve.calibration import profile_from
 from warmcurve.planner import losses
 from warmcurve.profile import CostCurve, CostProfile, Sample
-from warmcurve.sentinel import Limits, VerifiedProfile
-
-Draw = Callable[[int], int]
-Choose = Callable[[tuple[int, ...], Draw], tuple[int, ...]]
-UNDRIFTED_TRIALS: Final = 10
-"""Times as many: that a rule never rejects takes more trials to show than that it rejects."""
+from warmcurve.sentinel import Limits, Policy, VerifiedProfile
 
 
-class Trial(NamedTuple):
-    """`shares` weigh the captured sizes but the largest by what an error there costs. `looks` keeps what was chosen,
-    replayed and found, so that rules that choose alike see the same replays.
-    """
+@dataclass(frozen=True)
+class Trial:
+    """`shares` weigh the captured sizes but the largest by what an error there costs."""
 
     stored: CostProfile
     machine: Machine
     shares: dict[int, float]
-    draw: Draw
-    looks: dict[Choose, tuple[tuple[int, ...], list[Sample], list[float]]]
+    draw: Callable[[int], int]
+
+    @cached_property
+    def swept(self) -> "Look":
+        """Once for all rules that sweep, so that they see the same replays."""
+        return confirm(self, sentinel.choose(self.stored.captured(), self.draw, "sweep"), "sweep")
+
+
+class Look(NamedTuple):
+    """What a boot has after some rounds: whether the verdict is good, what it replayed, and the samples."""
+
+    accepted: bool
+    sizes: tuple[int, ...]
+    asked: tuple[int, ...]
+    samples: tuple[Sample, ...]
 
 
 Verdict = tuple[bool, int]
@@ -66,81 +74,66 @@ def pull_request_52233(trial: Trial) -> Verdict:
     return accepted, 2
 
 
-def judged(choose: Choose) -> Rule:
-    """The path of a boot with the package's limits: replay what was chosen, judge, and again while it is open."""
+def confirm(
+    trial: Trial,
+    sizes: tuple[int, ...],
+    policy: Policy = "two",
+    max_regret: float | None = None,
+    before: Look | None = None,
+) -> Look:
+    """The path of a boot: replay, judge, and again while it is open. The sizes of a look `before` are compared with
+    these, and replayed with them from the second round on.
+    """
+    looks = sentinel.looks(policy)
+    limits = Limits(max_regret=max_regret or looks.max_regret)
+    ahead, asked, samples = sizes, (), ()
+    if before:
+        sizes, asked, samples = before.sizes + sizes, before.asked, before.samples
+    for _ in range(looks.rounds):
+        samples += tuple(trial.machine.replay(ahead))
+        asked += ahead
+        verdict = sentinel.judge(trial.stored, asked, samples, limits, looks)
+        if isinstance(verdict, VerifiedProfile) or verdict.final:
+            break
+        ahead = sizes
+    return Look(isinstance(verdict, VerifiedProfile), sizes, asked, samples)
 
+
+def two(max_regret: float | None = None) -> Rule:
     def rule(trial: Trial) -> Verdict:
-        sizes = choose(trial.stored.captured(), trial.draw)
-        samples: list[Sample] = []
-        for turn in range(1, sentinel.ROUNDS + 1):
-            samples += trial.machine.replay(sizes)
-            verdict = sentinel.judge(trial.stored, sizes * turn, samples, Limits())
-            if isinstance(verdict, VerifiedProfile):
-                return True, len(samples)
-            if verdict.final:
-                break
-        return False, len(samples)
+        look = confirm(trial, sentinel.choose(trial.stored.captured(), trial.draw), max_regret=max_regret)
+        return look.accepted, len(look.samples)
 
     return rule
-
-
-def looked(choose: Choose, limits: Sequence[float]) -> Rule:
-    """The same with a limit of its own for the loss bound at each look."""
-
-    def rule(trial: Trial) -> Verdict:
-        if choose not in trial.looks:
-            trial.looks[choose] = choose(trial.stored.captured(), trial.draw), [], []
-        sizes, samples, bounds = trial.looks[choose]
-        for turn, limit in enumerate(limits, 1):
-            if len(bounds) < turn:
-                samples += trial.machine.replay(sizes)
-                verdict = sentinel.judge(trial.stored, sizes * turn, samples, Limits(max_regret=1))
-                bounds.append(verdict.evidence.loss_bound if isinstance(verdict, VerifiedProfile) else 1.0)
-            if bounds[turn - 1] <= limit:
-                return True, turn * len(sizes)
-        return False, len(limits) * len(sizes)
-
-    return rule
-
-
-def sweep(captured: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
-    return sentinel.choose(captured, draw, "sweep")
 
 
 def weighted(trial: Trial) -> Verdict:
     """Policy `two`, the second size drawn by what an error there costs."""
     pick = sentinel.weighted(trial.shares)
-    return judged(lambda captured, draw: sentinel.choose(captured, draw, pick=pick))(trial)
+    look = confirm(trial, sentinel.choose(trial.stored.captured(), trial.draw, pick=pick))
+    return look.accepted, len(look.samples)
+
+
+def sweep(trial: Trial) -> Verdict:
+    return trial.swept.accepted, len(trial.swept.samples)
 
 
 def with_tail(trial: Trial) -> Verdict:
-    """Sweep with tight limits, then one replay of each eager size, whose ratios count with the middle of the captured
-    ones. An eager run prices no drafter.
-    """
-    accepted, replays = looked(sweep, TIGHT)(trial)
-    if not accepted:
-        return False, replays
-    _, samples, _ = trial.looks[sweep]
-    tail = trial.machine.replay(tuple(size for size in trial.stored.verify.sizes if size > trial.stored.capture_limit))
-    captured, eager = (
-        [sample.verify_ms / (trial.stored.verify.at(sample.tokens) or np.nan) for sample in each]
-        for each in (samples, tail)
-    )
-    ratios = (median(captured), *eager)
-    return 1 - min(ratios) / max(ratios) <= TIGHT[0], replays + len(tail)
+    """Policy `sweep`, and the eager sizes as well."""
+    look = trial.swept
+    if look.accepted:
+        eager = tuple(size for size in trial.stored.verify.sizes if size > trial.stored.capture_limit)
+        look = confirm(trial, eager, "sweep", before=look)
+    return look.accepted, len(look.samples)
 
 
-TIGHT: Final = (0.095,) * 5
-RISING: Final = tuple(0.055 + 0.005 * look for look in range(1, 8))
 RULES: Final[dict[str, Rule]] = {
     "#52233": pull_request_52233,
-    "two": judged(sentinel.choose),
+    "two": two(),
     "two, weighted": weighted,
-    "two, tight": looked(sentinel.choose, TIGHT),
-    "sweep": judged(sweep),
-    "sweep, tight": looked(sweep, TIGHT),
-    "sweep, rising": looked(sweep, RISING),
-    "sweep, tight, tail": with_tail,
+    "two, 0.1": two(0.1),
+    "sweep": sweep,
+    "sweep + tail": with_tail,
 }
 
 
@@ -172,16 +165,16 @@ class Cell(NamedTuple):
     replays: dict[str, float]
 
 
-def cell(base: Base, drift: Drift, weights: dict[int, float], trials: int, seed: list[int]) -> Cell:
+def cell(base: Base, drift: Drift, weights: dict[int, float], trials: int, often: int, seed: list[int]) -> Cell:
     random = np.random.default_rng(seed)
     before, machine = (Machine(base, profile, drift.noise, random) for profile in (drift.then, drift.now))
-    if (drift.family, drift.noise) == ("none", 0.02):
-        trials *= UNDRIFTED_TRIALS
+    if drift.hard:
+        trials *= often
     count, runs = dict.fromkeys(RULES, 0), dict.fromkeys(RULES, 0)
     draw = lambda n: int(random.integers(n))  # noqa: E731
     for _ in range(trials):
         stored = profile_from(before.calibrate(), drift.then.capture_limit)
-        trial = Trial(stored, machine, weights, draw, {})
+        trial = Trial(stored, machine, weights, draw)
         for name, rule in RULES.items():
             yes, replays = rule(trial)
             count[name] += yes
@@ -192,7 +185,8 @@ def cell(base: Base, drift: Drift, weights: dict[int, float], trials: int, seed:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=1000, help="a drift; ten times as many where nothing drifted")
+    parser.add_argument("--trials", type=int, default=1000, help="a drift")
+    parser.add_argument("--often", type=int, default=20, help="times as many where they decide about a promise")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--boots", type=int, default=5, help="calibrations of the embedded engine")
@@ -203,7 +197,7 @@ def main() -> None:
     cells = []
     with ProcessPoolExecutor(arguments.workers) as pool:
         waiting = [
-            pool.submit(cell, base, drift, weights, arguments.trials, [arguments.seed, place, number])
+            pool.submit(cell, base, drift, weights, arguments.trials, arguments.often, [arguments.seed, place, number])
             for place, base in enumerate(bases)
             for weights in (shares(base),)
             for number, drift in enumerate(drifts(base))

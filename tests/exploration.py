@@ -29,6 +29,7 @@ from warmcurve.outcome import Outcome, Reason
 from warmcurve.profile import Sample
 from warmcurve.report import BootReport
 from warmcurve.request import Calibrate, Install, Replay
+from warmcurve.sentinel import Limits
 from warmcurve.settings import Settings
 from warmcurve.store import Store
 from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine
@@ -112,6 +113,8 @@ REQUIRE, RECORD, VERIFY, OFF_MODE = (
     PLAIN._replace(name=mode, settings=Settings(mode=mode)) for mode in ("require", "record", "verify", "off")
 )
 REQUIRE_COLD = REQUIRE._replace(name="require, cold", store=MemoryStore)
+SWEPT = PLAIN._replace(name="swept", settings=Settings(Limits(max_regret=0.5), sentinels="sweep"))
+"""Off, as below, is never allowed and never hopeless, so it is replayed up to the last round."""
 ABSENT = PLAIN._replace(name="absent", absent=True)
 COLD = PLAIN._replace(name="cold", store=MemoryStore)
 NO_STORE = PLAIN._replace(name="no store", store=_faulty)

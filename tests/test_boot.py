@@ -609,7 +609,7 @@ def test_what_compiled_is_told_by_the_engine(engine: ScriptedEngine, store: Faul
     assert store.entries == {}
 
 
-SWEEP, ONCE = Settings(sentinels="sweep"), Settings(tail="once")
+SWEEP, ONCE = Settings.from_environment({"WARMCURVE_SENTINELS": "sweep"}), Settings(tail="once")
 
 
 def test_a_sweep_replays_every_captured_size(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
@@ -625,10 +625,45 @@ def test_a_sweep_finds_a_cost_that_moved_at_one_size(
 ):
     """Wherever it is, the boot rejects and says where."""
     engine.verify_ms = _scaled(engine.verify_ms, 1.5, only=size)
-    report = boot(engine, store, settings=msgspec.structs.replace(ADMITS_ANY, sentinels="sweep"))
+    report = boot(engine, store, settings=msgspec.structs.replace(SWEEP, thresholds=ADMITS_ANY.thresholds))
     assert _course(report) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
     assert report.sentinel_runs == 15
     assert (report.detail or "").endswith(f": verify of {size} tokens became 1.5× dearer, the rest did not")
+
+
+@pytest.mark.parametrize(
+    ("factor", "looks", "outcome"),
+    [(1.06, 1, Outcome.REUSED), (1.09, 11, Outcome.REUSED), (1.1, 12, Outcome.RECORDED), (3, 3, Outcome.RECORDED)],
+)
+def test_a_sweep_looks_again_while_it_is_in_doubt(
+    engine: ScriptedEngine, store: FaultStore, warm: BootReport, factor: float, looks: int, outcome: Outcome
+):
+    """Each look allows a little more than the one before; what the last does not allow, or three looks find hopeless,
+    is calibrated.
+    """
+    engine.verify_ms = _scaled(engine.verify_ms, factor, only=2)
+    report = boot(engine, store, settings=msgspec.structs.replace(SWEEP, thresholds=ADMITS_ANY.thresholds))
+    assert (report.outcome, report.sentinel_runs) == (outcome, 5 * looks)
+    assert report.missed is (None if outcome is Outcome.REUSED else report.reason)
+    assert report.evidence is not None
+    assert {reading.replays for reading in report.evidence.readings} == {looks}
+    assert report.limits.max_regret == 0.1
+
+
+def test_a_sweep_outvotes_a_slow_replay(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """A disturbance of the first look costs a second, and nothing else."""
+    engine.verify_ms = _slow_once(engine.verify_ms, 10.0)
+    report = boot(engine, store, settings=SWEEP)
+    assert (report.outcome, engine.runs) == (Outcome.REUSED, [16, 8, 4, 2, 1] * 2)
+
+
+def test_a_tail_that_a_sweep_doubts_runs_with_it(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
+    """The tail's looks are counted from its first run, and allow what those of a sweep do."""
+    true = engine.verify_ms
+    engine.verify_ms = lambda tokens: true(tokens) * (1.075 if tokens == 32 else 1)
+    report = boot(engine, store, settings=msgspec.structs.replace(SWEEP, tail="once"))
+    assert report.outcome is Outcome.REUSED
+    assert engine.runs == [16, 8, 4, 2, 1] + [24, 32, 64] + [16, 8, 4, 2, 1, 24, 32, 64] * 3
 
 
 @pytest.mark.parametrize(

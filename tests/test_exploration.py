@@ -18,6 +18,7 @@ from tests.exploration import (
     RECORD,
     REQUIRE,
     REQUIRE_COLD,
+    SWEPT,
     VERIFY,
     WRONG,
     Explorer,
@@ -127,6 +128,17 @@ def test_modes_end_as_they_say(ranks: tuple[Kind, ...], endings: set[Any]):
     explorer.explore()
     late = {(Outcome.UNRECORDED, Reason.RANK_ABSENT)}
     assert explorer.endings - late == endings
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ranks", "faults"), [(1, 2), (2, 1), (3, 0)])
+def test_ranks_that_sweep_never_part(ranks: int, faults: int, capsys: pytest.CaptureFixture[str]):
+    """With as many rounds of votes as a sweep has, since each finds its sentinels off, and all faults."""
+    explorer = Explorer((SWEPT,) * ranks, faults, verdicts=(OFF,))
+    seen = explorer.explore()
+    assert (Outcome.RECORDED, Reason.SENTINEL_SHAPE) in explorer.endings
+    with capsys.disabled():
+        print(f"\n{seen:,} worlds of {ranks} ranks that sweep, {faults} faults in each course")
 
 
 class Secretive(Settings, frozen=True):

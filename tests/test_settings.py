@@ -55,6 +55,14 @@ def test_a_policy_that_is_none_is_refused(text: str):
     assert "sweep" in refused.value.detail
 
 
+@pytest.mark.parametrize(("text", "regret"), [("", 0.2), ("two", 0.2), ("5", 0.2), ("sweep", 0.1)])
+def test_a_sweep_is_held_to_less_unless_told(text: str, regret: float):
+    """The loss that is allowed by default depends on the policy; one that is set holds for every policy."""
+    chosen = {"WARMCURVE_SENTINELS": text}
+    assert Settings.from_environment(chosen).limits == Limits(max_regret=regret)
+    assert Settings.from_environment(chosen | {"WARMCURVE_MAX_REGRET": "0.3"}).limits == Limits(max_regret=0.3)
+
+
 def test_the_tail_is_skipped_or_run_once():
     """Two words; others are refused."""
     assert Settings.from_environment({"WARMCURVE_TAIL": "ONCE "}).tail == "once"

@@ -16,7 +16,7 @@ from warmcurve.fingerprint import diff
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.vote import GO, Course, Decision
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """Raise it when messages or rounds change: ranks of different protocols calibrate."""
 
 

@@ -244,6 +244,7 @@ class Boot:
         self._expected_ms = self._stored.expected_ms(sizes)
         tokens = calibration.tokens_run(self._plan, self._stored)
         tail = self._plan.tail() if self._settings.tail == "once" else ()
+        looks = sentinel.looks(self._settings.sentinels)
         ahead, rounds = sizes, 0
         asked: tuple[int, ...] = ()
         samples: Samples = ()
@@ -253,11 +254,11 @@ class Boot:
             self._sentinel_runs += len(ahead)
             samples += yield Replay(ahead)
             asked += tuple(tokens[size] for size in ahead)
-            verdict = sentinel.judge(self._stored, asked, samples, self._settings.limits)
+            verdict = sentinel.judge(self._stored, asked, samples, self._settings.limits, looks)
             self._evidence = verdict.evidence
             if isinstance(verdict, VerifiedProfile):
                 self._own = GO
-            elif verdict.final or rounds == sentinel.ROUNDS:
+            elif verdict.final or rounds == looks.rounds:
                 return (yield from self._withdraw(verdict.reason, verdict.detail, agreed=True))
             else:
                 self._own = Decision(Course.AGAIN, verdict.reason, verdict.detail, self.party.rank, agreed=True)

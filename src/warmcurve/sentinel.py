@@ -5,14 +5,15 @@ change of *shape* does. If every true cost lies within [m, M] times the stored o
 reaches at least m / M of the best throughput. So the verdict looks at two things over all sentinels and both stages:
 
 - scale: every r lies within the limits, at a size that is stored exactly, in a replay of a full graph;
-- shape: with S = max r / min r, the loss bound 1 - 1/S stays within `max_regret`.
+- shape: with S = max r / min r, the loss bound 1 - 1/S stays within the share of `max_regret` that this look allows.
 
 Sizes above the captured ones (the eager tail) may be replayed as well; they price the target alone.
 
 A disturbance can only make a replay slower. Where the fastest ratio is below the lower limit, no disturbance explains
 it and the verdict is final; anything else that is off may be one, and asking for medians of more replays is worth it
-(`Rejected.final`). After the last round noise is left on both sides of a ratio, and the stored samples say how much. A
-pair of ratios is then allowed what that alone would show, where it is more than `max_regret` (`allowed`).
+(`Rejected.final`). How often, and what each look allows, the policy says (`Looks`). After the last round noise is left
+on both sides of a ratio, and the stored samples say how much. A pair of ratios is then allowed what that alone would
+show, where it is more (`allowed`).
 
 `VerifiedProfile` can be built by `judge` alone, so that no unverified curve has a way to an engine.
 """
@@ -31,11 +32,11 @@ from warmcurve.drift import moved
 from warmcurve.outcome import Reason
 from warmcurve.profile import CostProfile, Sample
 
-ROUNDS: Final = 3
-"""How often each sentinel is replayed at most. Of two replays the faster counts, of three the median."""
+PATIENCE: Final = 3
+"""Of two replays the faster counts, of three the median: so many outvote a disturbance."""
 
 WIDEST: Final = 0.25
-"""Noise widens `max_regret` by this share of it at most."""
+"""Noise widens what is allowed by this share of it at most."""
 _CONFIDENCE: Final = 2.0
 """How many standard errors of a pair of ratios count as explained by noise: about 19 of 20 such errors are smaller."""
 _NORMAL: Final = 1.4826
@@ -59,6 +60,34 @@ class Limits(msgspec.Struct, frozen=True):
     max_regret: float = 0.2
 
 
+class Looks(msgspec.Struct, frozen=True):
+    """How often each sentinel is replayed at most, and how much of `max_regret` the loss bound may be at each look:
+    `first` of it at the first, evenly more at each that follows, `last` at the last.
+
+    `max_regret` is what the policy's limits have where nothing else is said.
+    """
+
+    rounds: int = 3
+    first: float = 1.0
+    last: float = 1.0
+    max_regret: float = Limits().max_regret
+
+    def share(self, look: int) -> float:
+        """Of `max_regret`, at the look-th, from 1 on."""
+        return self.first + (self.last - self.first) * (min(look, self.rounds) - 1) / (self.rounds - 1)
+
+
+TWO: Final = Looks()
+SWEEP: Final = Looks(rounds=12, first=0.65, last=0.85, max_regret=0.1)
+"""What is allowed stays below `max_regret`, since noise can hide a part of a loss: all the more, the fewer the replays.
+Found by simulation (docs/design.md, section 6).
+"""
+
+
+def looks(policy: Policy) -> Looks:
+    return SWEEP if policy == "sweep" else TWO
+
+
 class Reading(msgspec.Struct, frozen=True):
     """One sentinel size: the (lower) medians over its replays, and measured / stored for both stages.
 
@@ -77,7 +106,7 @@ class Reading(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """What the sentinels showed. `scale` says how many times dearer the stored costs are than the measured ones
     (the geometric middle of all ratios' extremes); `loss_bound` is 1 - 1/S; `widened` by how much noise raised
-    `max_regret`, for the pair of ratios that came closest to what was allowed or exceeded it most.
+    what the look allows, for the pair of ratios that came closest to what was allowed or exceeded it most.
     """
 
     readings: tuple[Reading, ...]
@@ -175,10 +204,10 @@ def allowed(limits: Limits, *errors: float) -> float:
 
 
 def judge(
-    profile: CostProfile, asked: Sequence[int], samples: Sequence[Sample], limits: Limits
+    profile: CostProfile, asked: Sequence[int], samples: Sequence[Sample], limits: Limits, looks: Looks = TWO
 ) -> VerifiedProfile | Rejected:
     """The verdict on the samples of one or more rounds of the sizes asked for. A size of the tail is asked for as what
-    its stored runs really had.
+    its stored runs really had. The look is that of the size with the fewest replays.
     """
     if len(samples) != len(asked):
         return Rejected(Reason.SENTINEL_MISSING, f"{len(samples)} timings for {len(asked)} replays", final=True)
@@ -207,22 +236,26 @@ def judge(
     if not 1e-9 < low <= high < 1e9:
         detail = "times too short or too long to be compared"
         return Rejected(Reason.SENTINEL_SCALE, detail, final=low < limits.scale_low)
-    worst = _worst_pair(profile, readings, limits)
+    look = min(reading.replays for reading in readings)
+    outvoted = PATIENCE <= look < looks.rounds
+    held = msgspec.structs.replace(limits, max_regret=limits.max_regret * looks.share(look))
+    worst = _worst_pair(profile, readings, held, looks.rounds)
     evidence = Evidence(
         tuple(readings),
         scale=1 / math.sqrt(low * high),
         loss_bound=1 - low / high,
-        widened=worst.allowed - limits.max_regret,
+        widened=worst.allowed - held.max_regret,
     )
     if not limits.scale_low <= low <= high <= limits.scale_high:
         detail = (
             f"measured / stored is {low:.3g} to {high:.3g}, allowed {limits.scale_low:.3g} to {limits.scale_high:.3g}: "
             f"{moved(verify, draft)}"
         )
-        return Rejected(Reason.SENTINEL_SCALE, detail, final=low < limits.scale_low, evidence=evidence)
+        return Rejected(Reason.SENTINEL_SCALE, detail, final=low < limits.scale_low or outvoted, evidence=evidence)
     if not worst.loss_bound <= worst.allowed:
         detail = f"loss of up to {worst.loss_bound:.1%}, allowed {worst.allowed:.1%}: {moved(verify, draft)}"
-        return Rejected(Reason.SENTINEL_SHAPE, detail, final=False, evidence=evidence)
+        hopeless = outvoted and evidence.loss_bound > limits.max_regret * (1 + WIDEST)
+        return Rejected(Reason.SENTINEL_SHAPE, detail, final=hopeless, evidence=evidence)
     return VerifiedProfile(profile, evidence, _VERDICT)
 
 
@@ -257,14 +290,14 @@ class _Pair(NamedTuple):
     allowed: float
 
 
-def _worst_pair(profile: CostProfile, readings: Sequence[Reading], limits: Limits) -> _Pair:
+def _worst_pair(profile: CostProfile, readings: Sequence[Reading], limits: Limits, rounds: int) -> _Pair:
     """Of all pairs of ratios the one whose loss bound exceeds most what it may be, or falls short of it least.
 
     Not only the lowest and the highest: a noisy pair may be allowed more than a quiet one between them.
     """
     extremes = [r for reading in readings for r in (reading.verify_ratio, reading.draft_ratio) if r is not None]
     bound = 1 - min(extremes) / max(extremes)
-    if bound <= limits.max_regret or all(reading.replays < ROUNDS for reading in readings):
+    if bound <= limits.max_regret or all(reading.replays < rounds for reading in readings):
         return _Pair(bound, limits.max_regret)
     verify, draft = times_ms(profile.samples)
     noisy = []

@@ -6,7 +6,7 @@
 | `WARMCURVE_MAX_AGE` | none | entries older than this are replaced: `90d`, `12h`, `30m`, `45s` |
 | `WARMCURVE_QUARANTINE` | 3 | an entry turned down so often in a row on a machine is not tried there again; 0: it is |
 | `WARMCURVE_SCALE_LOW`, `WARMCURVE_SCALE_HIGH` | 0.4, 2.5 | measured / stored of every sentinel must lie between them |
-| `WARMCURVE_MAX_REGRET` | 0.2 | share of throughput that a stored curve may lose at most by the sentinels' bound |
+| `WARMCURVE_MAX_REGRET` | 0.2, 0.1 | share of throughput that a stored curve may lose at most; 0.1 where all is swept |
 | `WARMCURVE_SENTINELS` | two | captured sizes that a hit replays: `two`, `sweep` (every one), or how many |
 | `WARMCURVE_TAIL` | skip | `once`: a hit also runs each size of the eager tail, which warms up kernels, and judges it |
 | `WARMCURVE_ADMIT_NOISE` | 0.1 | a calibration is stored if the replays of no size vary by more than this share |
@@ -29,7 +29,7 @@ import msgspec
 from warmcurve.admission import Thresholds
 from warmcurve.errors import SettingsError
 from warmcurve.history import REJECTIONS
-from warmcurve.sentinel import Limits, Policy
+from warmcurve.sentinel import Limits, Policy, looks
 
 Mode: TypeAlias = Literal["off", "record", "reuse", "require", "verify"]
 Tail: TypeAlias = Literal["skip", "once"]
@@ -42,6 +42,8 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
 class Settings(msgspec.Struct, frozen=True):
+    """Built by hand for a sweep, it needs limits of its own (`sentinel.SWEEP.max_regret`): the default is for two."""
+
     limits: Limits = Limits()
     trust_group: bool = False
     vote_timeout_s: float = 30.0
@@ -55,16 +57,16 @@ class Settings(msgspec.Struct, frozen=True):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Raises `SettingsError`, which names the variable and what it takes."""
-        default = Limits()
+        default, sentinels = Limits(), _policy(environment, "WARMCURVE_SENTINELS")
         low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
         high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
-        regret = _number(environment, "WARMCURVE_MAX_REGRET", default.max_regret, least=0, most=1)
+        regret = _number(environment, "WARMCURVE_MAX_REGRET", looks(sentinels).max_regret, least=0, most=1)
         timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=120)
         return cls(
             Limits(low, high, regret),
             flag(environment, "WARMCURVE_TRUST_GROUP"),
             timeout_s,
-            _policy(environment, "WARMCURVE_SENTINELS"),
+            sentinels,
             _tail(environment, "WARMCURVE_TAIL"),
             _thresholds(environment),
             mode(environment),
