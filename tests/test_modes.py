@@ -160,6 +160,14 @@ def test_require_stops_where_the_engine_refuses(warm: Machine):
     assert error.detail == "install_refused: no"
 
 
+def test_require_moves_no_damaged_entry_aside(warm: Machine):
+    """The restarts that follow would find none, and say so instead of what it was."""
+    (digest,) = warm.store.entries
+    warm.store.entries[digest] = warm.data[:-5]
+    assert [warm.stop()[1].missed for _ in range(2)] == [Reason.ENTRY_TRUNCATED] * 2
+    assert warm.store.aside == {}
+
+
 def test_require_stops_where_a_factor_is_unknown(warm: Machine):
     """Whatever the obstacle is, the boot does not go on."""
     _, report = warm.stop(read_factors=lambda: {"device": 1.5})

@@ -222,7 +222,7 @@ class Boot:
         except StoreError as error:
             return self._miss(error.reason, error.detail), None
         except EntryError as error:
-            if self._settings.mode != "verify":
+            if self._settings.mode not in {"verify", "require"}:
                 self._keeper.clear(error)
             return self._miss(error.reason, error.detail), None
         return (self._miss(Reason.MODE_VERIFY, None), None) if self._settings.mode == "verify" else (GO, data)
@@ -331,6 +331,11 @@ class Boot:
     def reused(self) -> bool:
         """Whether stored curves are in place on every rank. They stay, whatever comes."""
         return self.party.over and self._decision is not None and self._decision.course is Course.GO
+
+    @property
+    def agreed(self) -> bool:
+        """Whether every rank has the decision that this one has, and the same settings."""
+        return self._decision is not None and self._decision.agreed
 
     def withdraw(self, reason: Reason, detail: str) -> None:
         """For the adapter's edge, at once: this rank left its path, and calibrates unless the boot has `reused`.

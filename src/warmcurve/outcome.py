@@ -297,8 +297,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.CURVES_REQUIRED: Meaning(
         "The mode is `require`, and there are no stored curves that hold: `missed` and the detail say why. The engine "
         "was stopped before it served.",
-        "Record the curves on this machine (`WARMCURVE_MODE=reuse` or `record`) or bring the entry of this "
-        "configuration; `warmcurve explain` tells which factors differ.",
+        "Where none are stored, record them on this machine (`WARMCURVE_MODE=reuse` or `record`) or bring the entry of "
+        "this configuration; `warmcurve explain` tells which factors differ. Else do what the reason in `missed` asks.",
     ),
     Reason.NOTHING_CAPTURED: Meaning(
         "The engine captured no graph, so there is no size at which a stored curve could be checked.",

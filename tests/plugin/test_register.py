@@ -65,6 +65,13 @@ def test_switched_off_it_changes_nothing(value: str | None) -> None:
     assert interpreter(CHANGED, {} if value is None else {SWITCH: value}) == "[] 0"
 
 
+@pytest.mark.parametrize("mode", ["off", " OFF "])
+def test_the_mode_off_changes_nothing_either(mode: str) -> None:
+    """Whatever the switch says."""
+    assert interpreter(CHANGED, {SWITCH: "1", "WARMCURVE_MODE": mode}) == "[] 0"
+    assert interpreter(CHANGED, {SWITCH: "1", "WARMCURVE_MODE": "reuse"}).endswith(" 1")
+
+
 def test_switched_on_it_waits(stock: Path) -> None:
     """On: one finder however often it is called, and neither vLLM nor any room that calibrates is imported."""
     printed = interpreter(CHANGED, {SWITCH: "1"}, stock)
@@ -234,6 +241,40 @@ def test_a_seam_that_cannot_be_imported_is_left_out(stock: Path) -> None:
     """
     expected = "WARNING warmcurve stands aside; vLLM goes on\n('captured', False)"
     assert interpreter(code, {SWITCH: "1"}, stock) == expected
+
+
+REQUIRED = """
+    import importlib.machinery, logging, sys
+    logging.getLogger("vllm.warmcurve").addHandler(logging.NullHandler())
+    import warmcurve.vllm, warmcurve.vllm.hook
+    def fail(*arguments): raise ValueError("planted")
+    try:
+        {broken}
+        warmcurve.vllm.register()
+        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        runner = GPUModelRunner()
+        runner.adaptive_verification = object()
+        print(runner.capture_model())
+    except Exception as error:
+        print(type(error).__name__, *error.__notes__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    {
+        "warmcurve.vllm.hook.install = fail": "ValueError",
+        "warmcurve.vllm.hook._wrap_after = fail": "ValueError",
+        "warmcurve.vllm.hook._calibrating = fail": "ValueError",
+        "sys.modules['msgspec'] = None": "ModuleNotFoundError",
+    }.items(),
+)
+def test_where_curves_are_required_errors_pass(stock: Path, broken: str, error: str) -> None:
+    """In the mode `require` vLLM does not start without warmcurve, and its error says why."""
+    code = REQUIRED.format(broken=broken)
+    printed = interpreter(code, {SWITCH: "1", "WARMCURVE_MODE": "require"}, stock)
+    assert printed == f"{error} warmcurve: WARMCURVE_MODE=require lets no boot go on without stored curves"
+    assert "('captured', False)" in interpreter(code, {SWITCH: "1", "WARMCURVE_MODE": "reuse"}, stock)
 
 
 def test_a_runner_that_cannot_be_imported_raises_its_own_error(stock: Path) -> None:

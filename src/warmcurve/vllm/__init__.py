@@ -26,8 +26,9 @@ def register() -> None:
         from warmcurve.vllm import hook
 
         hook.install()
-    except Exception:
+    except Exception as error:
         if mode == "require":
+            error.add_note("warmcurve: WARMCURVE_MODE=require lets no boot go on without stored curves")
             raise
         import logging
 

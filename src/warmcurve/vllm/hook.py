@@ -48,8 +48,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = _first_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
                 _wrap_after(spec.loader)
-        except Exception:  # the adapter's edge
-            if _required():
+        except Exception as error:  # the adapter's edge
+            if _required(error):
                 raise
             logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
             return None
@@ -83,15 +83,18 @@ def _wrap(module: ModuleType) -> None:
         # Both before either is set: without the second, 0.29's throw-away pass would look like a boot.
         capture, profile = _calibrating(runner.capture_model), _profiling(runner.profile_cudagraph_memory)
         runner.capture_model, runner.profile_cudagraph_memory = capture, profile
-    except Exception:  # the adapter's edge
-        if _required():
+    except Exception as error:  # the adapter's edge
+        if _required(error):
             raise
         logger.warning("warmcurve could not hook vLLM's model runner; vLLM goes on", exc_info=True)
 
 
-def _required() -> bool:
-    """Whether a boot must fail rather than go on without stored curves (mode `require`)."""
-    return os.environ.get("WARMCURVE_MODE", "").strip().lower() == "require"
+def _required(error: Exception) -> bool:
+    """Whether a boot must fail rather than go on without stored curves; then the error says so."""
+    stops = os.environ.get("WARMCURVE_MODE", "").strip().lower() == "require"
+    if stops:
+        error.add_note("warmcurve: WARMCURVE_MODE=require lets no boot go on without stored curves")
+    return stops
 
 
 def _calibrating(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,8 +117,8 @@ def _seam(runner: Any) -> AbstractContextManager[object]:
         from warmcurve.vllm.seam import seam
 
         return seam(runner)
-    except Exception:  # the adapter's edge
-        if _required():
+    except Exception as error:  # the adapter's edge
+        if _required(error):
             raise
         logger.warning("warmcurve stands aside; vLLM goes on", exc_info=True)
         return nullcontext()

@@ -11,6 +11,7 @@ from warmcurve.errors import StoreError
 from warmcurve.outcome import Outcome, Reason, Step
 from warmcurve.report import BootReport, ReportDirectory, VoteReport
 from warmcurve.sentinel import Limits
+from warmcurve.settings import Mode
 from warmcurve.vllm.ranks import Ranks
 from warmcurve.vote import Course, Decision
 
@@ -18,6 +19,7 @@ from warmcurve.vote import Course, Decision
 logger = logging.getLogger("vllm.warmcurve")
 
 _STOPS: Final = frozenset({Reason.VOTE_LOST, Reason.CURVES_REQUIRED})
+_ASKED_FOR: Final = frozenset({Reason.MODE_VERIFY, Reason.SWITCHED_OFF})
 
 
 class Reporter:
@@ -30,7 +32,7 @@ class Reporter:
         try:
             if report.rank == 0 or _speaks(report):
                 recorded = report.outcome is not Outcome.UNRECORDED and report.reason is None
-                ordinary = recorded or report.reason is Reason.MODE_VERIFY
+                ordinary = recorded or report.reason in _ASKED_FOR
                 level = logging.INFO if ordinary else logging.ERROR if report.reason in _STOPS else logging.WARNING
                 logger.log(level, "%s", report.log_line())
         except Exception as error:  # noqa: BLE001  the adapter's edge
@@ -75,8 +77,16 @@ def engine_name() -> str:
         return "vllm"
 
 
-def stood_aside(reason: Reason, detail: str, ranks: Ranks | None, decision: Decision | None = None) -> BootReport:
-    """The report of a boot in which warmcurve touched nothing."""
+def stood_aside(
+    reason: Reason,
+    detail: str,
+    ranks: Ranks | None,
+    decision: Decision | None = None,
+    *,
+    missed: Reason | None = None,
+    mode: Mode = "reuse",
+) -> BootReport:
+    """The report of a boot in which warmcurve touched nothing. `missed` is the reason, unless told."""
     rank = 0 if ranks is None else ranks.rank
     own = Decision(Course.CALIBRATE, reason, detail, rank)
     return BootReport(
@@ -89,8 +99,9 @@ def stood_aside(reason: Reason, detail: str, ranks: Ranks | None, decision: Deci
         world=1 if ranks is None else ranks.world,
         outcome=Outcome.UNRECORDED,
         reason=reason,
-        missed=reason,
+        missed=missed or reason,
         detail=detail,
+        mode=mode,
         limits=Limits(),
         vote=None if ranks is None or ranks.world == 1 else VoteReport(decision, own, 0.0),
     )

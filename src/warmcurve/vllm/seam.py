@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from warmcurve.boot import Boot
 from warmcurve.calibration import Plan, profile_from
@@ -33,9 +33,10 @@ from warmcurve.outcome import Reason
 from warmcurve.profile import CostProfile, Sample
 from warmcurve.report import BootReport, RegretReport, ReportDirectory
 from warmcurve.request import Calibrate, Install, Replay, Samples, Steps
-from warmcurve.settings import MODE, Settings
+from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 from warmcurve.vllm import factors, releases
+from warmcurve.vllm.aside import stand_aside, stopping
 from warmcurve.vllm.compiling import Watch
 from warmcurve.vllm.device import Conditions, device_of, machine_of
 from warmcurve.vllm.ranks import Ranks
@@ -51,6 +52,7 @@ Curve = list[tuple[int, float]]
 def seam(runner: Any) -> AbstractContextManager[object]:
     """The seam around one `capture_model` of this runner, or nothing where warmcurve stands aside."""
     reporter, ranks, settings = Reporter(None), None, Settings()
+    cause: Exception | None = None
     try:
         from vllm import envs
 
@@ -69,39 +71,11 @@ def seam(runner: Any) -> AbstractContextManager[object]:
         reason, detail = error.reason, error.detail
     except Exception as error:
         logger.debug("warmcurve stands aside", exc_info=True)
-        reason, detail = Reason.INTERNAL_ERROR, told(error)
-    _stand_aside(reporter, ranks, settings, reason, detail)
-    return nullcontext()
-
-
-def _stand_aside(reporter: Reporter, ranks: Ranks | None, settings: Settings, reason: Reason, detail: str) -> None:
-    """Where other ranks vote they hear of it at once. Should that fail they wait until their time is up."""
-    vote, required = None, None
-    # From the environment itself: where another variable cannot be understood there are no settings.
-    if os.environ.get(MODE, "").strip().lower() == "require":
-        required = CurvesRequired(f"{reason}: {detail}")
-        reason, detail = required.reason, required.detail
-    try:
-        if ranks is not None:
-            vote = ranks.withdraw(reason, detail, settings.vote_timeout_s)
-    except Exception:
-        logger.debug("warmcurve could not tell the other ranks", exc_info=True)
-    finally:
-        if ranks is not None:
-            ranks.close()
-    reporter.publish(stood_aside(reason, detail, ranks, vote))
+        reason, detail, cause = Reason.INTERNAL_ERROR, told(error), error
+    required = stand_aside(reporter, ranks, settings, reason, detail)
     if required:
-        raise _stopping(required, ranks)
-
-
-def _stopping(error: VoteLost | CurvesRequired, ranks: Ranks | None) -> BaseException:
-    """What to raise so that vLLM notices. Among several ranks a worker that raises an `Exception` lives on, and its
-    executor waits for the others, which may wait for this one (`WorkerProc.worker_busy_loop`). An exit is noticed.
-    """
-    if ranks is not None and ranks.world > 1:
-        return SystemExit(f"warmcurve: {error}")
-    error.add_note(error.hint())
-    return error
+        raise stopping(required, ranks) from cause
+    return nullcontext()
 
 
 def _stranger() -> str | None:
@@ -181,18 +155,19 @@ class Seam(AbstractContextManager[object]):
         if self._boot is not None:
             self._finish(self._boot.abandon(reason, detail, calibration_runs=self._calibration_runs))
         elif self._error is not None:
-            self._finish(stood_aside(reason, detail, self._ranks, self._decision))
+            missed, mode = Reason.INTERNAL_ERROR, self._settings.mode
+            self._finish(stood_aside(reason, detail, self._ranks, self._decision, missed=missed, mode=mode))
 
     def _batches(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
             yield from self._guarded(capture_sizes)
         except VoteLost as lost:
             self._fail(lost)
-            raise _stopping(lost, self._ranks) from lost
+            raise stopping(lost, self._ranks) from lost
         if self._installed:
             return
         if self._settings.mode == "require":
-            raise self._required()
+            self._stop()
         self._drop_timings()
         self._watch = Watch(max(capture_sizes, default=0))
         for batch in self._vllm_batches(capture_sizes):
@@ -213,12 +188,15 @@ class Seam(AbstractContextManager[object]):
             self._withdraw(told(error))
             self._installed = self._boot is not None and self._boot.reused
 
-    def _required(self) -> BaseException:
-        cause = self._error
-        if not isinstance(cause, CurvesRequired):
-            told_of = "" if cause is None else told(cause)
-            cause = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {told_of}")
-        return _stopping(cause, self._ranks)
+    def _stop(self) -> NoReturn:
+        """No boot goes on without stored curves."""
+        cause, required = self._error, self._error
+        if isinstance(required, CurvesRequired):
+            cause = None
+        else:
+            required = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {cause and told(cause)}")
+        together = self._boot is not None and self._boot.agreed
+        raise stopping(required, self._ranks, together=together) from cause
 
     def _withdraw(self, detail: str) -> None:
         """Before this rank calibrates alone: the others must as well."""
