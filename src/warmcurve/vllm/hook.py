@@ -92,7 +92,7 @@ def _wrap(module: ModuleType) -> None:
 def _required(error: Exception) -> bool:
     """Whether a boot must fail rather than go on without stored curves; then the error says so."""
     stops = os.environ.get("WARMCURVE_MODE", "").strip().lower() == "require"
-    if stops:
+    if stops and not hasattr(error, "__notes__"):
         error.add_note("warmcurve: WARMCURVE_MODE=require lets no boot go on without stored curves")
     return stops
 
