@@ -74,11 +74,16 @@ def tokens(llm: Any) -> list[list[int]]:
 
 def stop(llm: Any) -> None:
     """Free the engine, so that another can start in this process."""
+    llm.llm_engine.engine_core.shutdown()
+    del llm.llm_engine
+    clear()
+
+
+def clear() -> None:
+    """Free what an engine holds in this process beside itself, also where its boot failed."""
     from vllm.distributed import cleanup_dist_env_and_memory
     from vllm.v1.worker import workspace
 
-    llm.llm_engine.engine_core.shutdown()
-    del llm.llm_engine
     # Locked by `capture_model`: the next engine could not grow it.
     workspace.reset_workspace_manager()
     standins.Graph.forget()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,17 @@ class Booted:
         """Outcome and reason, as the report has them."""
         assert self.report is not None
         return self.report["outcome"], self.report["reason"]
+
+
+@dataclass
+class Failed:
+    """What a boot did that failed. `manager` is vLLM's, whose methods the seam replaces for a while."""
+
+    error: BaseException
+    runs: list[int]
+    report: dict[str, Any]
+    log: list[str]
+    manager: Any
 
 
 class Machine:
@@ -99,6 +111,21 @@ class Machine:
             entry.read_bytes() if entry.is_file() else b"",
         )
 
+    def fail(self, kind: type[BaseException], **overrides: Any) -> Failed:
+        """Boot a new engine, which must fail with this error."""
+        _forget_environment()
+        before = set(self._reports())
+        with scripted.clock(self.costs) as clock, _logged() as log, _managers() as managers:
+            try:
+                with pytest.raises(kind) as raised:
+                    engine.start(**overrides)
+            finally:
+                engine.clear()
+        (new,) = (path for path in self._reports() if path not in before)
+        (manager,) = managers
+        runs = [tokens for tokens, _, _ in clock.steps]
+        return Failed(raised.value, runs, json.loads(new.read_bytes()), log, manager)
+
     def _reports(self) -> list[Path]:
         return sorted((self.store / "reports").glob("*.json")) if self.store.is_dir() else []
 
@@ -115,6 +142,32 @@ def _logged() -> Iterator[list[str]]:
         yield lines
     finally:
         logger.removeHandler(handler)
+
+
+def lend_models(cache: Path) -> None:
+    """Let a new cache have what vLLM found out about its models, for which it starts a process each."""
+    shared = Path(sys.prefix) / "modelinfos"
+    shared.mkdir(exist_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    if not (cache / shared.name).exists():
+        (cache / shared.name).symlink_to(shared)
+
+
+@contextmanager
+def _managers() -> Iterator[list[Any]]:
+    """The adaptive-verification managers that vLLM makes within the block."""
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
+
+    made: list[Any] = []
+    original = Manager.__init__
+
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        made.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manager, "__init__", remember)
+        yield made
 
 
 def _forget_environment() -> None:

@@ -22,6 +22,7 @@ from typing import Any, Self
 import engine
 
 from tests.vllm import sessions
+from tests.vllm.booting import lend_models
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TENSOR_PARALLEL: dict[str, Any] = {"tensor_parallel_size": 2}
@@ -107,6 +108,7 @@ class Engine:
             "VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE": "1",
             **self._environment,
         }
+        lend_models(self._directory / "cache")
         with (self._directory / "log").open("ab") as log:
             command = [sys.executable, "-m", __name__, json.dumps(dict(self.settings))]
             pipe = subprocess.PIPE

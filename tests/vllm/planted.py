@@ -89,6 +89,18 @@ def other_factors(patch: Patch) -> None:
     patch.setenv("NCCL_PLANTED", "1")
 
 
+def mode_record(patch: Patch) -> None:
+    patch.setenv("WARMCURVE_MODE", "record")
+
+
+def mode_require(patch: Patch) -> None:
+    patch.setenv("WARMCURVE_MODE", "require")
+
+
+def mode_verify(patch: Patch) -> None:
+    patch.setenv("WARMCURVE_MODE", "verify")
+
+
 def other_settings(patch: Patch) -> None:
     patch.setenv("WARMCURVE_MAX_REGRET", "0.5")
 
@@ -217,6 +229,9 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         sentinels_ten_times_slower,
         late,
         store_raises,
+        mode_record,
+        mode_require,
+        mode_verify,
         other_factors,
         other_settings,
         settings_not_understood,

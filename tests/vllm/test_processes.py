@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.vllm.booting import STOCK_RUNS, TOKENS
+from tests.vllm.booting import STOCK_RUNS, TOKENS, lend_models
 
 SERVE = """
 import json, os, sys
@@ -55,8 +55,18 @@ class Server:
         self, argument: int | str = 1, script: str = SERVE, **environment: str
     ) -> tuple[list[list[int]], list[dict[str, Any]], str]:
         """Tokens, the new reports, and what the processes printed."""
+        code, tokens, new, printed = self.run(argument, script, **environment)
+        assert code == 0, printed[-8000:]
+        assert tokens is not None
+        return tokens, new, printed
+
+    def run(
+        self, argument: int | str = 1, script: str = SERVE, **environment: str
+    ) -> tuple[int, list[list[int]] | None, list[dict[str, Any]], str]:
+        """The exit status, and what `boot` gives, tokens only where there are any."""
         # A file, because spawned processes import the main module again.
         self.script.write_text(script)
+        lend_models(self.cache)
         before = set(self._reports())
         done = subprocess.run(
             [sys.executable, str(self.script), str(argument)],
@@ -79,11 +89,10 @@ class Server:
             timeout=300,
             check=False,
         )
-        printed = done.stdout + done.stderr
-        assert done.returncode == 0, printed[-8000:]
-        (line,) = (line for line in done.stdout.splitlines() if line.startswith("TOKENS "))
+        lines = [line for line in done.stdout.splitlines() if line.startswith("TOKENS ")]
+        tokens = json.loads(lines[0].removeprefix("TOKENS ")) if lines else None
         new = [json.loads(path.read_bytes()) for path in self._reports() if path not in before]
-        return json.loads(line.removeprefix("TOKENS ")), new, printed
+        return done.returncode, tokens, new, done.stdout + done.stderr
 
     def _reports(self) -> list[Path]:
         return sorted((self.cache / "adaptive_verification" / "reports").glob("*.json"))
@@ -128,3 +137,46 @@ def test_a_plugin_list_without_it_leaves_it_out(server: Server) -> None:
     assert tokens == TOKENS
     assert reports == []
     assert "warmcurve:" not in printed
+
+
+SWITCHED_OFF = """
+import json, os, sys
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+import engine
+if __name__ == "__main__":
+    llm = engine.start()
+    capture = type(engine.runner(llm)).capture_model
+    ours = [name for name in sys.modules if name.startswith("warmcurve.")]
+    finders = [each for each in sys.meta_path if type(each).__module__.startswith("warmcurve")]
+    print("FOUND", sorted(ours), finders, hasattr(capture, "warmcurve"))
+    print("TOKENS", json.dumps(engine.tokens(llm)), flush=True)
+    engine.stop(llm)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_the_mode_off_leaves_vllm_as_it_is(server: Server) -> None:
+    """The plugin is loaded, hooks nothing, imports nothing but itself, and leaves no file."""
+    tokens, reports, printed = server.boot(script=SWITCHED_OFF, WARMCURVE_MODE="off")
+    assert tokens == TOKENS
+    assert "FOUND ['warmcurve._version', 'warmcurve.vllm'] [] False" in printed
+    assert reports == []
+    assert not (server.cache / "adaptive_verification").exists()
+
+
+@pytest.mark.timeout(600)
+def test_curves_that_are_required_and_not_there(server: Server) -> None:
+    """Two ranks, none of which has an entry: the program ends with an error before it serves, and vLLM's own last words
+    name the mode and the reason; what to do is in the log.
+    """
+    code, tokens, reports, printed = server.run(2, WARMCURVE_MODE="require")
+    assert code not in {0, None}
+    assert tokens is None
+    assert "Worker failed with error 'curves_required: WARMCURVE_MODE=require" in printed
+    assert "that hold (absent)'" in printed
+    (line,) = {line for line in printed.splitlines() if "warmcurve: unrecorded" in line and "TP0" in line}
+    assert " ERROR " in line
+    assert "missed=absent" in line
+    assert "record them on this machine (`WARMCURVE_MODE=reuse` or `record`)" in line
+    assert {(report["reason"], report["missed"]) for report in reports} == {("curves_required", "absent")}
+    assert not list(server.cache.rglob("v1/*"))
