@@ -31,6 +31,7 @@ from warmcurve.history import (
 )
 from warmcurve.outcome import Reason
 from warmcurve.profile import CostCurve, CostProfile, Sample
+from warmcurve.sentinel import Reading
 
 LIMIT = 0.2
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -60,6 +61,8 @@ def _profile(large: float = 1.0, samples: tuple[Sample, ...] = ()) -> CostProfil
 
 
 STEADY, DEARER = _profile(), _profile(1.5)
+SEEN = (Reading(4, 2, 1, 5.0, 1.5, 1.0, 1.0), Reading(8, 2, 1, 6.0, 1.5, 1.0, 1.0))
+"""By the sentinels of a machine that is steady; the first looked where both profiles cost the same."""
 
 
 def _rejection(entry: str = A, at: str = "2030-01-01T00:00:00+00:00", detail: str | None = None) -> Rejection:
@@ -82,7 +85,7 @@ def test_quarantine_counts_the_same_entry_in_a_row(events: list[str | None], aft
     found, row = History("machine"), list[str]()
     for entry in events:
         if entry is None:
-            found, row = found.with_acceptance("now", STEADY, LIMIT), []
+            found, row = found.with_acceptance("now", STEADY, SEEN, LIMIT), []
         else:
             found, row = found.with_rejection(_rejection(entry)), [*(row if entry in row[-1:] else ()), entry]
     assert len(found.rejected) == min(len(row), MOST)
@@ -133,10 +136,17 @@ def test_the_last_calibrations_are_kept_without_samples():
 def test_curves_that_hold_count_where_the_last_calibration_disagrees(last: CostProfile | None, remembered: list[str]):
     """The machine's costs have changed back; else there is nothing new to remember but the end of a row."""
     found = _calibrated(*([last] if last else [])).with_rejection(_rejection())
-    held = found.with_acceptance("now", STEADY, LIMIT)
+    held = found.with_acceptance("now", STEADY, SEEN, LIMIT)
     assert held.rejected == ()
     assert [each.at for each in held.calibrations] == remembered
-    assert held.with_acceptance("later", STEADY, LIMIT) == held
+    assert held.with_acceptance("later", STEADY, SEEN, LIMIT) == held
+
+
+@pytest.mark.parametrize("profile", [STEADY, DEARER])
+def test_curves_that_hold_where_nobody_looked_say_nothing(profile: CostProfile):
+    """Sentinels at sizes at which the last calibration holds as well do not tell that the machine has changed."""
+    found = _calibrated(DEARER if profile is STEADY else STEADY)
+    assert found.with_acceptance("now", profile, SEEN[:1], LIMIT) == found
 
 
 @given(profiles(), st.floats(1e-6, 1e6), st.floats(1e-9, 1))

@@ -392,6 +392,22 @@ def test_a_machine_that_settles_is_believed_again(warm: Machine):
     assert warm.boot().outcome is Outcome.REUSED
 
 
+def test_an_entry_that_held_where_nobody_looked_is_replaced_once_it_is_found_out(machine: Machine):
+    """One cost of a stored curve is wrong, as of another machine or of a disturbed calibration. Boots that look
+    elsewhere reuse it; the first that looks there replaces it, since nothing of this machine has changed.
+    """
+    machine.boot()
+    base, remembered = machine.engine.verify_ms, machine.histories
+    machine.histories = MemoryHistories("another")
+    machine.engine.verify_ms = lambda n: base(n) * (1.5 if n == 8 else 1)
+    machine.boot("record", thresholds=Thresholds(bend=math.inf))
+    machine.engine.verify_ms, machine.histories = base, remembered
+    assert machine.boot().outcome is Outcome.REUSED
+    found_out = machine.boot(sentinels="sweep")
+    assert _course(found_out) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    assert machine.boot(sentinels="sweep").outcome is Outcome.REUSED
+
+
 def test_record_finds_an_unstable_machine_too(machine: Machine):
     """Calibrations at every boot are calibrations in a row."""
     words = []

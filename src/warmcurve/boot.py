@@ -138,7 +138,7 @@ class Boot:
         if self._decision.course is Course.GO:
             self._in_place = self._clock.monotonic_ns()
             if self._keeper:
-                self._keeper.accepted()
+                self._keeper.accepted(self._evidence.readings if self._evidence else ())
             return self._report(Outcome.REUSED, None)
         if self._keeper and self._decision.reason in TURNED_DOWN:
             self._keeper.turned_down(self._decision.reason, self._decision.detail)

@@ -4,9 +4,9 @@
 
 - An entry that was turned down so many times in a row on this machine is quarantined here: it is not tried again until
   another one takes its place or somebody deletes this file. Other machines go on with it.
-- Of three admitted calibrations in a row, or stored curves that held, each disagrees with the one before it: the
-  machine is unstable. What it measures then is used for the boot and not stored, else every boot would store the curves
-  that the next one turns down.
+- Of three admitted calibrations in a row each disagrees with the one before it: the machine is unstable. What it
+  measures then is used for the boot and not stored, else every boot would store the curves that the next one turns
+  down. Stored curves that held count as a calibration where their sentinels contradict the last one.
 
 A history only keeps a boot from stored curves or from storing; it makes none usable. So one that is lost or damaged
 counts as none.
@@ -28,6 +28,7 @@ from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
 from warmcurve.printable import printable
 from warmcurve.profile import CostCurve, CostProfile
+from warmcurve.sentinel import Reading
 
 MAX_BYTES: Final = 1 << 20
 KEPT: Final = 256
@@ -76,12 +77,17 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kept = [*before, msgspec.structs.replace(rejection, detail=told)][-REJECTIONS:]
         return msgspec.structs.replace(self, rejected=tuple(kept))
 
-    def with_acceptance(self, at: str, profile: CostProfile, max_regret: float) -> "History":
-        """A stored profile that held. Where the last calibration disagrees with it the machine's costs have changed
-        back, which counts as if it had been measured.
+    def with_acceptance(
+        self, at: str, profile: CostProfile, readings: Sequence[Reading], max_regret: float
+    ) -> "History":
+        """A stored profile that held. Where what its sentinels measured disagrees with the last calibration the
+        machine's costs have changed back, which counts as if the profile had been measured.
+
+        That the two profiles differ says nothing of the machine: at the sizes that were looked at both may hold.
         """
         held = msgspec.structs.replace(self, rejected=())
-        if self.calibrations and disagreement(self.calibrations[-1].profile, profile, max_regret):
+        last = self.calibrations[-1].profile if self.calibrations else profile
+        if disagreement(last, profile, max_regret) and _contradicts(readings, last, max_regret):
             return held.with_calibration(at, profile, stored=True)
         return held
 
@@ -148,6 +154,16 @@ def _ratios(old: CostProfile, new: CostProfile) -> tuple[dict[int, float], dict[
 
 def _common(old: CostCurve, new: CostCurve) -> dict[int, float]:
     return {size: measured / ms for size, ms in old.points() if (measured := new.at(size)) is not None}
+
+
+def _contradicts(readings: Sequence[Reading], profile: CostProfile, max_regret: float) -> bool:
+    """Whether planning with this profile could lose more where the costs are those of the sentinels."""
+    ratios = []
+    for reading in readings:
+        verify = reading.verify_ms, profile.verify.at(reading.tokens)
+        draft = reading.draft_ms, profile.draft.at(reading.requests)
+        ratios += [measured / ms for measured, ms in (verify, draft) if measured is not None and ms is not None]
+    return bool(ratios) and 1 - min(ratios) / max(ratios) > max_regret
 
 
 def _comparable(ratios: Collection[float]) -> bool:

@@ -4,7 +4,7 @@ Of several ranks the leader alone has one. Entries lie in a store, histories bes
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -20,6 +20,7 @@ from warmcurve.fingerprint import Value
 from warmcurve.history import Histories, History, Rejection
 from warmcurve.outcome import Reason
 from warmcurve.profile import CostProfile, Sample
+from warmcurve.sentinel import Reading
 from warmcurve.settings import Settings
 from warmcurve.store import Store
 
@@ -85,10 +86,10 @@ class Keeper:
         if error.reason not in _WHOLE:
             self._store.set_aside(self._digest)
 
-    def accepted(self) -> None:
+    def accepted(self, readings: Sequence[Reading]) -> None:
         """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
         assert self._profile is not None
-        history = self._history.with_acceptance(self._now(), self._profile, self._settings.limits.max_regret)
+        history = self._history.with_acceptance(self._now(), self._profile, readings, self._settings.limits.max_regret)
         if history != self._history:
             self._write(history)
 
