@@ -18,6 +18,7 @@ from warmcurve.profile import CostProfile
 from warmcurve.regret import weigh
 from warmcurve.report import BootReport, RegretReport
 from warmcurve.request import Calibrate, Replay
+from warmcurve.sentinel import SWEEP, Limits, Policy, looks
 from warmcurve.settings import Mode, Settings
 from warmcurve.testing import FaultStore, MemoryHistories, ScriptedEngine
 
@@ -207,6 +208,25 @@ def test_verify_tells_regret_both_ways(warm: Machine):
     assert entry.decode(warm.data).profile == before
 
 
+@pytest.mark.parametrize(
+    ("policy", "factor", "holds"), [("two", 1.107, True), ("sweep", 1.107, False), ("two", 1.3, False)]
+)
+def test_verify_judges_as_strictly_as_the_policy(warm: Machine, policy: Policy, factor: float, holds: bool):
+    """By its own limit at the last look: what the audit lets pass a sweep would."""
+    warm.factor = factor
+    limits = Limits(max_regret=looks(policy).max_regret)
+    report = warm.boot("verify", sentinels=policy, limits=limits)
+    assert (report.detail == "the stored curves hold") == holds
+    assert (warm.boot(sentinels="sweep", limits=limits).outcome is Outcome.REUSED) == holds
+
+
+def test_verify_tells_a_disturbed_calibration(warm: Machine):
+    """Against what would not be stored a comparison says little, and the report says so first."""
+    warm.disturb()
+    detail = warm.boot("verify").detail or ""
+    assert detail.startswith("the fresh calibration would not be stored (calibration_noisy, ")
+
+
 def test_verify_of_nothing_stored_stores_nothing(machine: Machine):
     """An audit leaves no entry, and says that there was none."""
     report = machine.boot("verify")
@@ -327,10 +347,9 @@ def test_an_entry_turned_down_again_and_again_is_quarantined(warm: Machine):
     (history,) = warm.histories.kept.values()
     assert [each.reason for each in history.rejected] == [Reason.SENTINEL_SHAPE] * 3
     assert "16 tokens became 1.5× dearer" in (history.rejected[-1].detail or "")
-    told = warm.stop()[0]
     recorded = warm.boot()
     assert _course(recorded) == (Outcome.RECORDED, Reason.ENTRY_QUARANTINED, Reason.ENTRY_QUARANTINED)
-    assert "turned down 3 times in a row" in (told.detail or "")
+    assert "turned down 3 times in a row" in (recorded.detail or "")
     assert warm.boot().outcome is Outcome.REUSED
 
 
@@ -357,12 +376,25 @@ def test_how_often_is_a_setting(warm: Machine, after: int, tried: int):
     assert [report.missed for report in reports].count(Reason.SENTINEL_SHAPE) == tried
 
 
-def test_a_quarantined_entry_is_no_entry_that_is_required(warm: Machine):
-    """The mode `require` counts too, and stops at once when the entry is in quarantine."""
+def test_what_is_required_is_always_tried(warm: Machine):
+    """In the mode `require` nothing could end a quarantine: restarts that were disturbed lock no healthy machine out,
+    and do not count elsewhere either.
+    """
     warm.factor = DEARER
-    missed = [warm.stop()[1].missed for _ in range(4)]
-    assert missed == [Reason.SENTINEL_SHAPE] * 3 + [Reason.ENTRY_QUARANTINED]
-    assert warm.engine.runs == []
+    assert [warm.stop()[1].missed for _ in range(5)] == [Reason.SENTINEL_SHAPE] * 5
+    warm.factor = 1.0
+    assert warm.boot("require").outcome is Outcome.REUSED
+    _turn_down(warm, 3)
+    warm.factor = 1.0
+    assert warm.boot("require").outcome is Outcome.REUSED
+
+
+def test_what_is_in_quarantine_is_audited(warm: Machine):
+    """An audit compares what lies there."""
+    _turn_down(warm, 3)
+    warm.factor = 1.0
+    report = warm.boot("verify")
+    assert (report.missed, report.detail) == (Reason.MODE_VERIFY, "the stored curves hold")
 
 
 def test_a_machine_that_flips_is_unstable(warm: Machine):
@@ -406,6 +438,22 @@ def test_an_entry_that_held_where_nobody_looked_is_replaced_once_it_is_found_out
     found_out = machine.boot(sentinels="sweep")
     assert _course(found_out) == (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
     assert machine.boot(sentinels="sweep").outcome is Outcome.REUSED
+
+
+def test_an_unstable_machine_may_store_where_nothing_lies(warm: Machine):
+    """Nothing is replaced in turn where there is no entry."""
+    warm.factor = DEARER
+    warm.boot()
+    warm.store.entries.clear()
+    warm.factor = 1.0
+    assert _course(warm.boot()) == (Outcome.RECORDED, None, Reason.ABSENT)
+
+
+def test_noise_beyond_a_sweeps_own_limit_is_no_disagreement(machine: Machine):
+    """Calibrations that differ by more than a sweep allows, and by less than the default limit, are stored."""
+    limits = Limits(max_regret=SWEEP.max_regret)
+    for machine.factor in (1.0, 1.15, 1.0, 1.15):
+        assert machine.boot("record", sentinels="sweep", limits=limits).outcome is Outcome.RECORDED
 
 
 def test_record_finds_an_unstable_machine_too(machine: Machine):

@@ -1,21 +1,37 @@
-"""Stored curves beside a full calibration: what the sentinels would say of them (mode `verify`)."""
+"""Stored curves beside a full calibration: what replays of every captured size would say of them (mode `verify`)."""
 
-from warmcurve import sentinel
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from warmcurve import admission, sentinel
+from warmcurve.calibration import profile_from
 from warmcurve.profile import CostProfile
 from warmcurve.request import Samples
-from warmcurve.sentinel import Evidence, Limits, VerifiedProfile
+from warmcurve.sentinel import Evidence, VerifiedProfile
+from warmcurve.settings import Settings
+
+HOLDS: Final = "the stored curves hold"
 
 
-def audit(stored: CostProfile | None, samples: Samples, limits: Limits) -> tuple[Evidence | None, str | None]:
-    """The evidence, as if every captured size had been replayed as often as the calibration did, and what follows from
-    it in words. Where nothing is stored or was measured there is neither.
+def audit(stored: CostProfile | None, samples: Samples, settings: Settings) -> tuple[Evidence | None, str | None]:
+    """The evidence, as if every captured size had been replayed as often as the calibration did, up to the last look of
+    the policy, and what follows from it in words. Where nothing is stored or was measured there is neither.
+
+    Raises `ProfileError` for samples of which no profile can be made.
     """
     if stored is None:
         return None, None
     captured = [sample for sample in samples if sample.tokens <= stored.capture_limit]
-    if not captured:
+    asked = [sample.tokens for sample in captured]
+    if not asked:
         return None, None
-    verdict = sentinel.judge(stored, [sample.tokens for sample in captured], captured, limits)
-    if isinstance(verdict, VerifiedProfile):
-        return verdict.evidence, "the stored curves hold"
-    return verdict.evidence, f"the stored curves do not hold: {verdict.reason}, {verdict.detail}"
+    looks = msgspec.structs.replace(sentinel.looks(settings.sentinels), rounds=max(2, min(Counter(asked).values())))
+    verdict = sentinel.judge(stored, asked, captured, settings.limits, looks)
+    told = HOLDS
+    if not isinstance(verdict, VerifiedProfile):
+        told = f"the stored curves do not hold: {verdict.reason}, {verdict.detail}"
+    if disturbed := admission.objection(profile_from(samples, stored.capture_limit), settings.thresholds):
+        told = f"the fresh calibration would not be stored ({disturbed.reason}, {disturbed.detail}); against it {told}"
+    return verdict.evidence, told

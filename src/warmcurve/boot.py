@@ -309,7 +309,10 @@ class Boot:
     def _record(self, samples: Samples, flaw: ProfileError | None, decision: Decision) -> Ending:
         assert self._keeper is not None
         if self._settings.mode == "verify":
-            self._evidence, told = audit(self._stored, samples, self._settings.limits)
+            try:
+                self._evidence, told = audit(self._stored, samples, self._settings)
+            except ProfileError as error:
+                flaw, told = error, None
             return Ending(Outcome.UNRECORDED, Reason.MODE_VERIFY, flaw.detail if flaw else told)
         try:
             if flaw:
@@ -368,7 +371,7 @@ class Boot:
             return self._report(Outcome.REUSED, reason, self.step)
         if self.party.leads and self._decision and self._decision.agreed and self.party.over:
             vote_alone(self.party.announce(encode(Ending(Outcome.UNRECORDED, reason, detail))), self._perform)
-        return self._report(Outcome.UNRECORDED, reason, self.step)
+        return self._report(Outcome.UNRECORDED, reason, None if reason is Reason.CURVES_REQUIRED else self.step)
 
     def _perform(self, operation: Operation) -> Heard | None:
         assert self._register is not None

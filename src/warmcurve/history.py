@@ -28,7 +28,7 @@ from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
 from warmcurve.printable import printable
 from warmcurve.profile import CostCurve, CostProfile
-from warmcurve.sentinel import Reading
+from warmcurve.sentinel import Limits, Reading
 
 MAX_BYTES: Final = 1 << 20
 KEPT: Final = 256
@@ -113,6 +113,13 @@ class Histories(Protocol):
 
     def write(self, digest: str, history: History) -> None:
         """Raises `StoreError`."""
+
+
+def apart(max_regret: float) -> float:
+    """From which bound on calibrations disagree. No less than the default policy's: two calibrations have the noise of
+    two, and a sweep's own limit is for medians of twelve replays.
+    """
+    return max(max_regret, Limits().max_regret)
 
 
 def loss_bound(old: CostProfile, new: CostProfile) -> float | None:

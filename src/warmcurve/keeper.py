@@ -17,7 +17,7 @@ from warmcurve.clock import Clock
 from warmcurve.entry import Entry
 from warmcurve.errors import EntryError, ProfileError, StoreError
 from warmcurve.fingerprint import Value
-from warmcurve.history import Histories, History, Rejection
+from warmcurve.history import Histories, History, Rejection, apart
 from warmcurve.outcome import Reason
 from warmcurve.profile import CostProfile, Sample
 from warmcurve.sentinel import Reading
@@ -52,6 +52,7 @@ class Keeper:
         self._settings = settings
         self._clock = clock
         self._history = History("") if histories is None else histories.read(digest)
+        self._apart = apart(settings.limits.max_regret)
         self._tried: str | None = None
         self._profile: CostProfile | None = None
 
@@ -59,7 +60,8 @@ class Keeper:
         """Raises `EntryError` where a whole entry is not to be tried: too old, or in quarantine."""
         self._check_age(found.recorded_at)
         self._tried, self._profile = sha256(data).hexdigest(), found.profile
-        if self._history.quarantines(self._tried, self._settings.quarantine):
+        # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried.
+        if self._settings.mode == "reuse" and self._history.quarantines(self._tried, self._settings.quarantine):
             last = self._history.rejected[-1]
             detail = f"turned down {len(self._history.rejected)} times in a row, last at {last.at} for {last.reason}"
             raise EntryError(Reason.ENTRY_QUARANTINED, detail)
@@ -89,12 +91,12 @@ class Keeper:
     def accepted(self, readings: Sequence[Reading]) -> None:
         """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
         assert self._profile is not None
-        history = self._history.with_acceptance(self._now(), self._profile, readings, self._settings.limits.max_regret)
+        history = self._history.with_acceptance(self._now(), self._profile, readings, self._apart)
         if history != self._history:
             self._write(history)
 
     def turned_down(self, reason: Reason, detail: str | None) -> None:
-        if self._tried is not None:
+        if self._tried is not None and self._settings.mode == "reuse":
             self._write(self._history.with_rejection(Rejection(self._now(), self._tried, reason, detail)))
 
     def record(
@@ -105,7 +107,10 @@ class Keeper:
         recorded = recording.record(
             samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=told
         )
-        unstable = self._history.instability(recorded.profile, self._settings.limits.max_regret)
+        unstable = self._history.instability(recorded.profile, self._apart)
+        if self._tried is None and self._settings.mode == "reuse":
+            # There is nothing that would be replaced in turn.
+            unstable = None
         stored = False
         try:
             if unstable:

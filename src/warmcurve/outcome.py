@@ -164,7 +164,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.ENTRY_QUARANTINED: Meaning(
         "This machine turned the entry down several times in a row (`WARMCURVE_QUARANTINE`), and no calibration has "
-        "replaced it since. So it was not tried again. Other machines go on with it.",
+        "replaced it since. So it was not tried again. Other machines go on with it, and so does the mode `require`.",
         "`warmcurve show` lists the rejections, and the reports say why no calibration was stored. Once it is, the "
         "quarantine ends; so it does when the file of this machine under `history/` is deleted.",
     ),
@@ -310,7 +310,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.SETTINGS_INVALID: Meaning(
         "A setting in the environment has a value that cannot be understood.",
-        "The log line names the variable and the values it takes.",
+        "The message names the variable and the values it takes.",
     ),
     Reason.ENGINE_FAILED: Meaning(
         "The engine itself raised an error while it calibrated.",

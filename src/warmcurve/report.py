@@ -136,9 +136,8 @@ class ReportDirectory:
         try:
             with self._open(create=True) as reports:
                 _files.publish(reports, name, data)
-                for old in sorted(_names(reports))[:-KEPT]:
-                    with suppress(OSError):
-                        os.unlink(old, dir_fd=reports)
+                with suppress(OSError):
+                    _files.keep_newest(reports, _names(reports), KEPT, name)
         except StoreError:
             raise
         except OSError as error:

@@ -27,7 +27,7 @@ def _watched(counters: Any, runs: list[tuple[int, bool]]) -> str | None:
         watch.before()
         counters.vllm.num_backend_compilations += compiles
         counters.vllm.num_cudagraph_captured += 1
-        watch.after(tokens)
+        watch.after({"num_tokens": tokens})
     return watch.found
 
 
@@ -52,7 +52,7 @@ def test_dynamo_counts(counters: SimpleNamespace) -> None:
     watch = Watch(16)
     watch.before()
     counters.dynamo["stats"]["unique_graphs"] += 1
-    watch.after(8)
+    watch.after({"num_tokens": 8})
     assert watch.found
 
 

@@ -103,7 +103,7 @@ def test_verify_compares_and_stores_nothing(warm: Machine, recorded: Booted, mod
     assert regret["stored_worst"] > 0
     assert regret["fresh_worst"] > 0
     assert regret["drafts"] == 3
-    assert level == [logging.INFO]
+    assert level == [logging.WARNING]
 
 
 def _lay(data: Callable[[bytes], bytes]) -> Change:
@@ -149,6 +149,21 @@ OBSTACLES: dict[str, tuple[Change, str, tuple[str, ...], int]] = {
     "in the seam": (_plant("warmcurve.vllm.seam.Seam.place"), "internal_error", PLANTED, 0),
     "in the release": (_plant("warmcurve.vllm.seam._stranger"), "internal_error", PLANTED, 0),
 }
+
+
+def test_require_stops_where_nothing_is_asked_for(
+    warm: Machine, recorded: Booted, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vLLM that captures and times no run at all has no curves that were confirmed either."""
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
+
+    monkeypatch.setattr(Manager, "batches_to_profile", lambda manager, sizes: iter(()))
+    monkeypatch.setattr("warmcurve.vllm.seam.Seam._batches", lambda seam, sizes: iter(()))
+    monkeypatch.setattr("warmcurve.vllm.seam.Seam._initial_curves", lambda seam, samples: None)
+    mode("require")
+    failed = warm.fail(CurvesRequired)
+    assert "vLLM asked for no run to be timed" in str(failed.error)
+    assert failed.report["reason"] == "curves_required"
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
@@ -230,24 +245,25 @@ def _history(machine: Machine) -> dict[str, Any]:
 
 
 def test_an_entry_turned_down_again_and_again_is_quarantined(
-    warm: Machine, recorded: Booted, mode: Any, monkeypatch: pytest.MonkeyPatch
+    warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing replaces it an entry is not tried for ever, until a calibration takes its place."""
+    """Where no calibration is admitted that would replace it, an entry is not tried for ever, until one is."""
     monkeypatch.setenv("WARMCURVE_QUARANTINE", "2")
+    # No model's cost doubles with each doubling of the size.
+    monkeypatch.setenv("WARMCURVE_ADMIT_RISE", "1")
     warm.costs = DEARER
-    mode("require")
-    failed = [warm.fail(CurvesRequired) for _ in range(3)]
-    assert [each.report["missed"] for each in failed] == ["sentinel_shape"] * 2 + ["entry_quarantined"]
-    assert [len(each.runs) > 0 for each in failed] == [True, True, False]
-    assert "turned down 2 times in a row" in str(failed[-1].error)
-    rejected = _history(warm)["rejected"]
-    assert [each["reason"] for each in rejected] == ["sentinel_shape"] * 2
+    booted = [warm.boot() for _ in range(3)]
+    reports = [each.report or {} for each in booted]
+    assert [report["missed"] for report in reports] == ["sentinel_shape"] * 2 + ["entry_quarantined"]
+    assert {report["reason"] for report in reports} == {"calibration_flat"}
+    assert [report["sentinel_runs"] > 0 for report in reports] == [True, True, False]
+    assert [each["reason"] for each in _history(warm)["rejected"]] == ["sentinel_shape"] * 2
     assert _stored(warm) == {warm.entries[0]: recorded.data}
-    mode("reuse")
-    booted = warm.boot()
-    assert booted.words == ("recorded", "entry_quarantined")
-    assert booted.runs == STOCK_RUNS
-    assert booted.data != recorded.data
+    monkeypatch.delenv("WARMCURVE_ADMIT_RISE")
+    admitted = warm.boot()
+    assert admitted.words == ("recorded", "entry_quarantined")
+    assert admitted.runs == STOCK_RUNS
+    assert admitted.data != recorded.data
 
 
 def test_a_machine_that_flips_is_unstable(machine: Machine) -> None:

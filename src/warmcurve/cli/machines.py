@@ -11,7 +11,7 @@ from warmcurve.cli.location import open_histories
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.table import NOTHING, Column, table
 from warmcurve.errors import StoreError
-from warmcurve.history import Calibration, History, disagreement, loss_bound
+from warmcurve.history import Calibration, History, apart, disagreement, loss_bound
 from warmcurve.settings import Settings
 from warmcurve.store import DirectoryStore
 
@@ -60,7 +60,7 @@ class Machines:
         return tuple(self._machine(history, path, item.checksum or "") for path, history in kept if history)
 
     def _machine(self, history: History, path: Path, checksum: str) -> Machine:
-        limit = self._settings.limits.max_regret
+        limit = apart(self._settings.limits.max_regret)
         return Machine(
             history,
             path,

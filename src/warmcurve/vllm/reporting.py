@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from warmcurve._version import __version__
+from warmcurve.audit import HOLDS
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Outcome, Reason, Step
 from warmcurve.report import BootReport, ReportDirectory, VoteReport
@@ -32,7 +33,8 @@ class Reporter:
         try:
             if report.rank == 0 or _speaks(report):
                 recorded = report.outcome is not Outcome.UNRECORDED and report.reason is None
-                ordinary = recorded or report.reason in _ASKED_FOR
+                failed_audit = report.evidence is not None and report.detail != HOLDS
+                ordinary = recorded or (report.reason in _ASKED_FOR and not failed_audit)
                 level = logging.INFO if ordinary else logging.ERROR if report.reason in _STOPS else logging.WARNING
                 logger.log(level, "%s", report.log_line())
         except Exception as error:  # noqa: BLE001  the adapter's edge

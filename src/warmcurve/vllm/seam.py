@@ -20,7 +20,7 @@ import os
 import random
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -120,7 +120,7 @@ class Seam(AbstractContextManager[object]):
         self._decision: Decision | None = None
         self._error: Exception | None = None
         self._calibration_runs = 0
-        self._watch: Watch | None = None
+        self._watch = Watch()
         self._report: BootReport | None = None
 
     def place(self) -> "Seam":
@@ -135,6 +135,9 @@ class Seam(AbstractContextManager[object]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         for name in ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves"):
             vars(self._manager).pop(name, None)
+        required = error is None and not self._installed and self._settings.mode == "require"
+        if required and self._boot is None and self._error is None:
+            self._error = CurvesRequired(f"{Reason.ENGINE_FAILED}: vLLM asked for no run to be timed")
         try:
             if self._report is None:
                 self._abandon(error)
@@ -143,6 +146,8 @@ class Seam(AbstractContextManager[object]):
             self._reporter.publish(stood_aside(Reason.INTERNAL_ERROR, told(ours), self._ranks))
         finally:
             self._ranks.close()
+        if required:
+            self._stop()
 
     def _abandon(self, raised: BaseException | None) -> None:
         """Report a boot that left its path: an error of ours, or one that vLLM raised while it calibrated."""
@@ -168,13 +173,13 @@ class Seam(AbstractContextManager[object]):
             return
         if self._settings.mode == "require":
             self._stop()
-        self._drop_timings()
-        self._watch = Watch(max(capture_sizes, default=0))
+        with suppress(Exception):
+            self._drop_timings()
         for batch in self._vllm_batches(capture_sizes):
             self._calibration_runs += 1
             self._watch.before()
             yield batch
-            self._watch.after(batch["num_tokens"])
+            self._watch.after(batch)
 
     def _guarded(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
@@ -216,6 +221,7 @@ class Seam(AbstractContextManager[object]):
         # table above it would be built as a step function (`_cudagraph_limit`, set in the generator's body).
         planned = list(self._vllm_batches(capture_sizes))
         self._plan = Plan(tuple(int(batch["num_tokens"]) for batch in planned), tuple(capture_sizes))
+        self._watch = Watch(max(capture_sizes, default=0))
         self._boot = self._new_boot(self._plan)
         self._steps = self._boot.run()
         try:
@@ -337,7 +343,7 @@ class Seam(AbstractContextManager[object]):
             ours = profile_from(samples, self._plan.captured[-1] if self._plan.captured else 0)
             if self._engine_curves != (list(ours.draft.points()), list(ours.verify.points())):
                 flaw = ProfileError("vLLM's curves are not the medians of its samples")
-            elif self._watch is not None and self._watch.found:
+            elif self._watch.found:
                 flaw = ProfileError(self._watch.found, Reason.CALIBRATION_COLD)
         except ProfileError as error:
             flaw = error
