@@ -46,6 +46,7 @@ class Machine:
     def boot(self, mode: Mode = "reuse", **settings) -> BootReport:
         self.engine.runs.clear()
         self.engine.installed = None
+        self.engine.clock.advance_ms(60_000)
         given = Settings(mode=mode, **settings)
         return boot(self.engine, self.store, settings=given, histories=self.histories, weigh=_weigh)
 
@@ -456,6 +457,50 @@ def test_noise_beyond_a_sweeps_own_limit_is_no_disagreement(machine: Machine):
         assert machine.boot("record", sentinels="sweep", limits=limits).outcome is Outcome.RECORDED
 
 
+def _another(machine: Machine, factor: float) -> Machine:
+    """Another machine with the same fingerprint and store."""
+    other = Machine()
+    other.store, other.factor = machine.store, factor
+    return other
+
+
+def test_machines_that_differ_do_not_store_in_turn(warm: Machine):
+    """Of two that share a store the one that finds its curves replaced a second time stops; the other boots warm."""
+    other = _another(warm, DEARER)
+    rounds = [(warm.boot(), other.boot()) for _ in range(8)]
+    ours, others = (list(map(_course, reports)) for reports in zip(*rounds, strict=True))
+    replaced = (Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE)
+    in_turn = (Outcome.UNRECORDED, Reason.MACHINES_DIFFER, Reason.SENTINEL_SHAPE)
+    hit = (Outcome.REUSED, None, None)
+    assert ours[:4] == [hit, replaced, in_turn, in_turn]
+    assert others[:4] == [(Outcome.RECORDED, Reason.SENTINEL_SHAPE, Reason.SENTINEL_SHAPE), replaced, hit, hit]
+    assert "was replaced 2 times by an entry that does not hold here" in (rounds[2][0].detail or "")
+    stored = [course[0] for course in ours + others].count(Outcome.RECORDED)
+    assert stored < 8
+
+
+def test_a_machine_alone_at_last_stores_again(warm: Machine):
+    """Once the other's entry has lain there for a row of boots nobody stores in turn any more."""
+    other = _another(warm, DEARER)
+    for _ in range(2):
+        warm.boot()
+        other.boot()
+    courses = [_course(warm.boot())[:2] for _ in range(4)]
+    assert courses[0] == (Outcome.UNRECORDED, Reason.MACHINES_DIFFER)
+    assert courses[-2:] == [(Outcome.RECORDED, Reason.SENTINEL_SHAPE), (Outcome.REUSED, None)]
+
+
+def test_record_ends_a_quarrel(warm: Machine):
+    """Who records says whose curves are to be stored."""
+    other = _another(warm, DEARER)
+    for _ in range(2):
+        warm.boot()
+        other.boot()
+    assert warm.boot().reason is Reason.MACHINES_DIFFER
+    assert warm.boot("record").outcome is Outcome.RECORDED
+    assert warm.boot().outcome is Outcome.REUSED
+
+
 def test_record_finds_an_unstable_machine_too(machine: Machine):
     """Calibrations at every boot are calibrations in a row."""
     words = []
@@ -528,6 +573,14 @@ def _flip(machine: Machine) -> BootReport:
     return report
 
 
+def _quarrel(machine: Machine) -> BootReport:
+    other = _another(machine, DEARER)
+    for _ in range(3):
+        report = machine.boot()
+        other.boot()
+    return report
+
+
 WAYS: dict[Reason, Callable[[Machine], BootReport]] = {
     Reason.SWITCHED_OFF: lambda machine: machine.boot("off"),
     Reason.MODE_RECORD: lambda machine: machine.boot("record"),
@@ -536,6 +589,7 @@ WAYS: dict[Reason, Callable[[Machine], BootReport]] = {
     Reason.ENTRY_EXPIRED: _expire,
     Reason.ENTRY_QUARANTINED: _quarantine,
     Reason.MACHINE_UNSTABLE: _flip,
+    Reason.MACHINES_DIFFER: _quarrel,
 }
 """A boot that ends with each of the reasons that modes and memory give."""
 

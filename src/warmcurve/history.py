@@ -7,6 +7,8 @@
 - Of three admitted calibrations in a row each disagrees with the one before it: the machine is unstable. What it
   measures then is used for the boot and not stored, else every boot would store the curves that the next one turns
   down. Stored curves that held count as a calibration where their sentinels contradict the last one.
+- Another machine put an entry that does not hold here in the place of this one's, and again after that had been
+  replaced: two machines store in turn. This one stops, until the same entry was turned down for a row of boots.
 
 A history only keeps a boot from stored curves or from storing; it makes none usable. So one that is lost or damaged
 counts as none.
@@ -60,12 +62,15 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`rejected` are the last rejections of one entry with no acceptance between them, `calibrations` the last ones;
-    both oldest first.
+    both oldest first. `stored` is the SHA-256 of the last entry that this machine stored, `replaced` how often since
+    the last acceptance it found another machine's in its place, which did not hold.
     """
 
     machine: str
     rejected: tuple[Rejection, ...] = ()
     calibrations: tuple[Calibration, ...] = ()
+    stored: str | None = None
+    replaced: int = 0
 
     def quarantines(self, entry: str, after: int) -> bool:
         """Whether this entry was turned down `after` times in a row or more; 0 is never."""
@@ -85,7 +90,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         That the two profiles differ says nothing of the machine: at the sizes that were looked at both may hold.
         """
-        held = msgspec.structs.replace(self, rejected=())
+        held = msgspec.structs.replace(self, rejected=(), replaced=0)
         last = self.calibrations[-1].profile if self.calibrations else profile
         if disagreement(last, profile, max_regret) and _contradicts(readings, last, max_regret):
             return held.with_calibration(at, profile, stored=True)
@@ -95,6 +100,19 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bare = CostProfile(profile.verify, profile.draft, profile.capture_limit, ())
         kept = (*self.calibrations, Calibration(at, bare, stored))[-_CALIBRATIONS:]
         return msgspec.structs.replace(self, calibrations=kept)
+
+    def with_replaced(self, tried: str | None) -> "History":
+        """`tried` is the entry that did not hold and is about to be replaced. Where none was tried, whoever records has
+        decided whose curves are to be stored.
+        """
+        others = self.stored not in {None, tried}
+        return msgspec.structs.replace(self, replaced=self.replaced + others if tried else 0)
+
+    def in_turn(self, row: int) -> str | None:
+        """In what way two machines store in turn, or None; also None once an entry was turned down `row` times."""
+        if self.replaced < 2 or len(self.rejected) >= row:
+            return None
+        return f"what this machine stored was replaced {self.replaced} times by an entry that does not hold here"
 
     def instability(self, fresh: CostProfile, max_regret: float) -> str | None:
         """In what a fresh calibration and those before it disagree, one after the other, or None."""

@@ -10,6 +10,8 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
+import msgspec
+
 from warmcurve import calibration, entry, explain, recording
 from warmcurve._version import __version__
 from warmcurve.calibration import Plan
@@ -21,7 +23,7 @@ from warmcurve.history import Histories, History, Rejection, apart
 from warmcurve.outcome import Reason
 from warmcurve.profile import CostProfile, Sample
 from warmcurve.sentinel import Reading
-from warmcurve.settings import Settings
+from warmcurve.settings import DEFAULT_ROW, Settings
 from warmcurve.store import Store
 
 _EXPLAINING_NS: Final = 250_000_000
@@ -111,14 +113,19 @@ class Keeper:
         if self._tried is None and self._settings.mode == "reuse":
             # There is nothing that would be replaced in turn.
             unstable = None
-        stored = False
+        history, stored = self._history.with_replaced(self._tried), self._history.stored
+        data = entry.encode(recorded)
         try:
             if unstable:
                 raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
-            self._store.put(recorded.digest, entry.encode(recorded))
-            stored = True
+            if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
+                raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
+            self._store.put(recorded.digest, data)
+            stored = sha256(data).hexdigest()
         finally:
-            self._write(self._history.with_calibration(self._now(), recorded.profile, stored=stored))
+            told = stored != self._history.stored
+            history = msgspec.structs.replace(history, stored=stored)
+            self._write(history.with_calibration(self._now(), recorded.profile, stored=told))
 
     def _write(self, history: History) -> None:
         self._history = history

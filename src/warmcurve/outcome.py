@@ -69,6 +69,7 @@ class Reason(StrEnum):
     CALIBRATION_FLAT = "calibration_flat"
     CALIBRATION_BENT = "calibration_bent"
     MACHINE_UNSTABLE = "machine_unstable"
+    MACHINES_DIFFER = "machines_differ"
     STORE_UNSAFE = "store_unsafe"
     STORE_READ_ONLY = "store_read_only"
     STORE_FULL = "store_full"
@@ -236,6 +237,12 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "change from boot to boot. The engine uses what it measured; a stored entry stays as it is.",
         "Look for clocks and power limits that change, and for what shares the device. `warmcurve show` lists the "
         "calibrations of each machine. The next one that agrees with the one before it is stored again.",
+    ),
+    Reason.MACHINES_DIFFER: Meaning(
+        "Another machine with the same fingerprint has other costs: it put its entry in the place of this one, and "
+        "again after it had been replaced. The engine uses what it measured; the stored entry stays as it is.",
+        "Compare the two machines: clocks, power limits, cooling, neighbours. If they are meant to differ give each a "
+        "store of its own. WARMCURVE_MODE=record makes this machine's curves the stored ones.",
     ),
     Reason.STORE_UNSAFE: Meaning(
         "Another user owns the store or may write to it, so nothing in it can be trusted.",

@@ -35,6 +35,8 @@ Mode: TypeAlias = Literal["off", "record", "reuse", "require", "verify"]
 Tail: TypeAlias = Literal["skip", "once"]
 
 MODE: Final = "WARMCURVE_MODE"
+DEFAULT_ROW: Final = 3
+"""Rejections of one entry in a row after which it is quarantined."""
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _ON = frozenset({"1", "true", "yes", "on"})
@@ -52,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
     thresholds: Thresholds = Thresholds()
     mode: Mode = "reuse"
     max_age_s: float | None = None
-    quarantine: int = 3
+    quarantine: int = DEFAULT_ROW
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
