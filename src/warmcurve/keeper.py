@@ -113,19 +113,17 @@ class Keeper:
         if self._tried is None and self._settings.mode == "reuse":
             # There is nothing that would be replaced in turn.
             unstable = None
-        history, stored = self._history.with_replaced(self._tried), self._history.stored
-        data = entry.encode(recorded)
+        history, data, stored = self._history.with_replaced(self._tried), entry.encode(recorded), False
         try:
             if unstable:
                 raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
             if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
                 raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
             self._store.put(recorded.digest, data)
-            stored = sha256(data).hexdigest()
+            stored = True
+            history = msgspec.structs.replace(history, stored=sha256(data).hexdigest())
         finally:
-            told = stored != self._history.stored
-            history = msgspec.structs.replace(history, stored=stored)
-            self._write(history.with_calibration(self._now(), recorded.profile, stored=told))
+            self._write(history.with_calibration(self._now(), recorded.profile, stored=stored))
 
     def _write(self, history: History) -> None:
         self._history = history
