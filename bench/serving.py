@@ -74,7 +74,7 @@ def _sweeps(
 ) -> Iterator[dict[str, Any]]:
     """Each entry in a store of its own, since a boot that refuses one replaces it."""
     print(f"\n{'limits':7}  {'entry':29}  measured / stored there, and outcome of a boot with sentinels=sweep")
-    for limits, values in (("default", Limits()), ("wide", NOISY)):
+    for limits, values in (("0.2", Limits()), ("wide", NOISY)):
         for tampering, data in entries.items():
             store = _store(directory)
             store.put(digest, data)

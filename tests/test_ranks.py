@@ -195,7 +195,7 @@ LIMITS = Settings(Limits(max_regret=0.3))
         ({"read_factors": lambda: OTHER}, Reason.RANKS_DIFFER, 'model.revision "'),
         ({"read_factors": _unknown}, Reason.FACTOR_UNKNOWN, "model.revision: no such file"),
         ({"settings": LIMITS}, Reason.RANKS_DIFFER, "settings max_regret 0."),
-        ({"settings": Settings(sentinels="sweep")}, Reason.RANKS_DIFFER, "settings sentinels "),
+        ({"settings": Settings(sentinels=3)}, Reason.RANKS_DIFFER, "settings sentinels "),
         ({"settings": Settings(tail="once")}, Reason.RANKS_DIFFER, "settings tail "),
         ({"settings": Settings(mode="record")}, Reason.RANKS_DIFFER, "settings mode "),
         ({"settings": Settings(mode="verify")}, Reason.RANKS_DIFFER, "settings mode "),

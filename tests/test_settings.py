@@ -177,3 +177,13 @@ def test_a_row_that_is_none_is_refused(text: str):
     """A longer row than is remembered would never be reached."""
     with pytest.raises(SettingsError, match="WARMCURVE_QUARANTINE"):
         Settings.from_environment({"WARMCURVE_QUARANTINE": text})
+
+
+def test_a_sweep_has_its_own_limit_unless_one_is_given():
+    """Also where settings are built by hand; a limit that is given holds, though it be the other's default."""
+    assert Settings().limits == Limits(max_regret=0.2)
+    assert Settings(sentinels="sweep").limits == Limits(max_regret=0.1)
+    assert msgspec.structs.replace(Settings(), sentinels="sweep").limits == Limits(max_regret=0.1)
+    assert Settings(sentinels=5).limits == Limits(max_regret=0.2)
+    assert Settings(Limits(), sentinels="sweep").limits == Limits(max_regret=0.2)
+    assert Settings.from_environment({"WARMCURVE_SENTINELS": "sweep"}) == Settings(sentinels="sweep")

@@ -41,12 +41,13 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"", "0", "false", "no", "off"})
+_LIMITS: Final = Limits()
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Built by hand for a sweep, it needs limits of its own (`sentinel.SWEEP.max_regret`): the default is for two."""
+    """Where no limits are given they are those of the policy: a sweep allows less (`sentinel.looks`)."""
 
-    limits: Limits = Limits()
+    limits: Limits = _LIMITS
     trust_group: bool = False
     vote_timeout_s: float = 30.0
     sentinels: Policy = "two"
@@ -55,6 +56,12 @@ class Settings(msgspec.Struct, frozen=True):
     mode: Mode = "reuse"
     max_age_s: float | None = None
     quarantine: int = DEFAULT_ROW
+
+    def __post_init__(self) -> None:
+        # By identity: limits that were given are kept, though they be equal to these.
+        own = msgspec.structs.replace(_LIMITS, max_regret=looks(self.sentinels).max_regret)
+        if self.limits is _LIMITS and own != _LIMITS:
+            msgspec.structs.force_setattr(self, "limits", own)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
