@@ -258,6 +258,8 @@ def test_the_document_has_histories_too(record: Record, remember: Remember, run:
         "path": str(path),
         "quarantined": True,
         "unstable": None,
+        "stored": None,
+        "replaced": 0,
         "calibrations": [
             {"at": "2030-01-01", "stored": True, "loss_bound": None, "disagreement": None},
             {"at": "2030-01-02", "stored": True, "loss_bound": pytest.approx(1 / 3), "disagreement": told},
@@ -287,6 +289,24 @@ def test_a_boot_is_told_as_it_was(store: DirectoryStore, run: Run) -> None:
     assert [line.split()[1] for line in lines[-3:]] == ["sentinel_scale"] * 3
     assert "16 tokens became 3× dearer" in lines[-1]
     assert "quarantined on 1" in run("ls").stdout
+
+
+def test_machines_that_store_in_turn_are_told(store: DirectoryStore, run: Run) -> None:
+    """From real boots of two machines with one fingerprint: how often the one's entry was replaced by the other's."""
+    engines = ScriptedEngine(), ScriptedEngine()
+    base = engines[0].verify_ms
+    engines[1].verify_ms = lambda tokens: base(tokens) * (1.5 if tokens >= 16 else 1)
+    reasons = []
+    for _ in range(3):
+        for engine, name in zip(engines, ("node-7", "node-8"), strict=True):
+            engine.clock.advance_ms(60_000)
+            report = boot(engine, store, histories=HistoryDirectory(store.directory, name))
+            reasons.append(report.reason)
+    assert reasons[4] is Reason.MACHINES_DIFFER
+    text = run("show", report.digest or "").stdout
+    said = "replaced: 2 times by an entry of another machine that did not hold here"
+    assert _history(text, "node-7")[0] == said
+    assert said not in _history(text, "node-8")
 
 
 def _noisy(engine: ScriptedEngine) -> Callable[[int], float]:

@@ -30,7 +30,7 @@ _MODES: Final = {
     "mode_record": "In this mode a boot looks for no entry, so none was missed.",
     "mode_verify": "Its entry was there: in this mode a boot compares it and plans with fresh curves.",
 }
-_REMEMBERED: Final = frozenset({Reason.ENTRY_QUARANTINED, Reason.MACHINE_UNSTABLE})
+_REMEMBERED: Final = frozenset({Reason.ENTRY_QUARANTINED, Reason.MACHINE_UNSTABLE, Reason.MACHINES_DIFFER})
 _CALIBRATES: Final = frozenset(
     {Reason.ABSENT, Reason.SENTINEL_SHAPE, *(reason for reason in Reason if reason.startswith("entry_"))}
 ) - {Reason.ENTRY_UNREADABLE, Reason.ENTRY_QUARANTINED}

@@ -87,6 +87,8 @@ def page(machine: Machine) -> Iterator[str]:
     yield f"\nHistory on {clean(history.machine) or NOTHING}"
     if machine.unstable:
         yield f"unstable: {clean(machine.unstable)}"
+    if history.replaced:
+        yield f"replaced: {_times(history.replaced)} by an entry of another machine that did not hold here"
     if machine.quarantined:
         yield f"quarantined: this entry was turned down {_times(len(history.rejected))} in a row, and is not tried here"
     elif machine.rejects:
@@ -123,6 +125,8 @@ def fields(machine: Machine) -> dict[str, Any]:
         "path": str(machine.path),
         "quarantined": machine.quarantined,
         "unstable": machine.unstable,
+        "stored": history.stored,
+        "replaced": history.replaced,
         "calibrations": [
             {
                 "at": each.calibration.at,
