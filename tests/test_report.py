@@ -126,6 +126,15 @@ def test_the_newest_reports_are_kept(reports: ReportDirectory):
     assert len(list(stranger.parent.iterdir())) == KEPT + 1
 
 
+def test_a_clock_that_goes_back_loses_no_new_report(reports: ReportDirectory):
+    """The newest is what was written last, whatever time it tells."""
+    for index in range(1, KEPT + 1):
+        reports.write(_at(index))
+    last = reports.write(_at(0))
+    assert last.exists()
+    assert len(reports.paths()) == KEPT
+
+
 def test_a_report_that_cannot_be_removed_is_left(reports: ReportDirectory):
     """A directory with a report's name does not keep the others from being written and removed."""
     (reports.write(REPORT).parent / "0.json").mkdir()
