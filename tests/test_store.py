@@ -21,7 +21,7 @@ from tests.support import A, B, C, run
 from warmcurve.entry import MAX_BYTES
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
-from warmcurve.store import DirectoryStore, Store
+from warmcurve.store import KEPT_ASIDE, DirectoryStore, Store
 from warmcurve.testing import FaultStore, MemoryStore, StoreContract
 
 AS_ROOT = os.geteuid() == 0
@@ -225,6 +225,18 @@ def test_what_is_no_file_is_unreadable_and_replaced(store: DirectoryStore, kind:
     store.put(A, b"new")
     assert (store.get(A), store.get(B), store.list()) == (b"new", b"other", (A, B))
     assert elsewhere.read_bytes() == b"elsewhere"
+
+
+def test_the_newest_that_were_set_aside_are_kept(store: DirectoryStore):
+    """Whatever damages an entry at each boot fills no disk; entries are not counted."""
+    store.put(B, b"whole")
+    for number in range(KEPT_ASIDE + 5):
+        store.put(A, b"%d" % number)
+        assert store.set_aside(A) is True
+    aside = list((store.directory / "v1").glob("*.bad-*"))
+    assert len(aside) == KEPT_ASIDE
+    assert b"%d" % (KEPT_ASIDE + 4) in {path.read_bytes() for path in aside}
+    assert store.list() == (B,)
 
 
 @pytest.mark.parametrize("kind", SPECIAL)

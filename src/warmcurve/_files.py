@@ -154,11 +154,14 @@ def _sweep(directory: int, now: float) -> None:
 def keep_newest(directory: int, names: Iterable[str], count: int, last: str | None = None) -> None:
     """Remove the files longest unchanged, so that `count` are left. `last` counts as the newest.
 
-    Raises OSError. Directories, which may lie under any name, are left alone.
+    What cannot be removed is left: a directory may lie under any name, and others may remove files at the same time.
     """
-    changed = {name: os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime for name in names}
+    changed: dict[str, float] = {}
+    for name in names:
+        with suppress(OSError):
+            changed[name] = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
     for name in sorted(changed, key=lambda name: (name == last, changed[name]))[:-count]:
-        with suppress(IsADirectoryError, PermissionError, FileNotFoundError):
+        with suppress(OSError):
             os.unlink(name, dir_fd=directory)
 
 

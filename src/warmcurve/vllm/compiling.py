@@ -5,7 +5,6 @@ of the others does not feel it.
 """
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 # Counted when they start, not when they come out of a cache: vllm/compilation/counter.py.
@@ -35,7 +34,7 @@ def _number(source: Any, names: tuple[str, ...]) -> int:
 class Watch:
     """One calibration: `before` and `after` each run. `found` says of the first run in which something compiled."""
 
-    def __init__(self, capture_limit: int = 0) -> None:
+    def __init__(self, capture_limit: int) -> None:
         self._capture_limit = capture_limit
         self._seen: set[int] = set()
         self._count = 0
@@ -44,8 +43,7 @@ class Watch:
     def before(self) -> None:
         self._count = compilations()
 
-    def after(self, batch: Mapping[str, Any]) -> None:
-        tokens = batch.get("num_tokens", 0)
+    def after(self, tokens: int) -> None:
         warms_up = tokens > self._capture_limit and tokens not in self._seen
         self._seen.add(tokens)
         if compilations() != self._count and not warms_up and self.found is None:

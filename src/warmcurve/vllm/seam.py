@@ -120,7 +120,8 @@ class Seam(AbstractContextManager[object]):
         self._decision: Decision | None = None
         self._error: Exception | None = None
         self._calibration_runs = 0
-        self._watch = Watch()
+        self._missed = Reason.INTERNAL_ERROR
+        self._watch: Watch | None = None
         self._report: BootReport | None = None
 
     def place(self) -> "Seam":
@@ -137,7 +138,8 @@ class Seam(AbstractContextManager[object]):
             vars(self._manager).pop(name, None)
         required = error is None and not self._installed and self._settings.mode == "require"
         if required and self._boot is None and self._error is None:
-            self._error = CurvesRequired(f"{Reason.ENGINE_FAILED}: vLLM asked for no run to be timed")
+            self._missed = Reason.ENGINE_FAILED
+            self._error = CurvesRequired(f"{self._missed}: vLLM asked for no run to be timed")
         try:
             if self._report is None:
                 self._abandon(error)
@@ -160,8 +162,8 @@ class Seam(AbstractContextManager[object]):
         if self._boot is not None:
             self._finish(self._boot.abandon(reason, detail, calibration_runs=self._calibration_runs))
         elif self._error is not None:
-            missed, mode = Reason.INTERNAL_ERROR, self._settings.mode
-            self._finish(stood_aside(reason, detail, self._ranks, self._decision, missed=missed, mode=mode))
+            mode = self._settings.mode
+            self._finish(stood_aside(reason, detail, self._ranks, self._decision, missed=self._missed, mode=mode))
 
     def _batches(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
@@ -177,9 +179,12 @@ class Seam(AbstractContextManager[object]):
             self._drop_timings()
         for batch in self._vllm_batches(capture_sizes):
             self._calibration_runs += 1
-            self._watch.before()
+            # None where listing the batches failed: they may then be of any kind.
+            if self._watch:
+                self._watch.before()
             yield batch
-            self._watch.after(batch)
+            if self._watch:
+                self._watch.after(batch["num_tokens"])
 
     def _guarded(self, capture_sizes: list[int]) -> Iterator[Batch]:
         try:
@@ -343,7 +348,7 @@ class Seam(AbstractContextManager[object]):
             ours = profile_from(samples, self._plan.captured[-1] if self._plan.captured else 0)
             if self._engine_curves != (list(ours.draft.points()), list(ours.verify.points())):
                 flaw = ProfileError("vLLM's curves are not the medians of its samples")
-            elif self._watch.found:
+            elif self._watch and self._watch.found:
                 flaw = ProfileError(self._watch.found, Reason.CALIBRATION_COLD)
         except ProfileError as error:
             flaw = error
