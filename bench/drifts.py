@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from warmcurve.calibration import REPLAYS
+from warmcurve.curves.calibration import REPLAYS
+from warmcurve.curves.profile import CostCurve, CostProfile, Sample
 from warmcurve.embedded import model, trial
-from warmcurve.planner import losses
-from warmcurve.profile import CostCurve, CostProfile, Sample
-from warmcurve.store import DirectoryStore
-from warmcurve.workload import Case, cases
+from warmcurve.planning.planner import losses
+from warmcurve.planning.workload import Case, cases
+from warmcurve.storage.store import DirectoryStore
 
 Change = Callable[[int, float], float]
 

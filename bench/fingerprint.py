@@ -32,10 +32,11 @@ def fingerprint() -> None:
     os.environ["VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE"] = "0"
     import engine
 
-    from warmcurve.fingerprint import canonical
-    from warmcurve.fingerprint import fingerprint as digest
-    from warmcurve.vllm import factors, releases
-    from warmcurve.vllm.device import device_of
+    from warmcurve.storage.fingerprint import canonical
+    from warmcurve.storage.fingerprint import fingerprint as digest
+    from warmcurve.vllm import releases
+    from warmcurve.vllm.device.identity import device_of
+    from warmcurve.vllm.factors import declared
 
     llm = engine.start()
     runner = engine.runner(llm)
@@ -45,11 +46,11 @@ def fingerprint() -> None:
     gate = 1e3 * (time.perf_counter() - start)
     for _ in range(REPEATS):
         start = time.perf_counter()
-        subject = factors.Subject(runner, device_of(runner), dict(os.environ), (1, 2, 4, 8, 16, 24, 32, 64))
-        tree = factors.read(subject)
+        subject = declared.Subject(runner, device_of(runner), dict(os.environ), (1, 2, 4, 8, 16, 24, 32, 64))
+        tree = declared.read(subject)
         digest(tree)
         took.append(1e3 * (time.perf_counter() - start))
-    slowest = sorted(((_one(factors, factor, subject), factor.name) for factor in factors.FACTORS), reverse=True)[:4]
+    slowest = sorted(((_one(factor, subject), factor.name) for factor in declared.FACTORS), reverse=True)[:4]
     print(f"gate before it (known release?)   {gate:6.1f} ms")
     print(f"fingerprint, first of a process   {took[0]:6.1f} ms")
     print(f"fingerprint, median of {REPEATS - 1:2} more    {statistics.median(took[1:]):6.1f} ms")
@@ -58,9 +59,11 @@ def fingerprint() -> None:
     engine.stop(llm)
 
 
-def _one(factors, factor, subject) -> float:
+def _one(factor, subject) -> float:
+    from warmcurve.vllm.factors import declared
+
     start = time.perf_counter()
-    factors._read(factor, subject)
+    declared._read(factor, subject)
     return 1e3 * (time.perf_counter() - start)
 
 

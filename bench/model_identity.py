@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 
-from warmcurve.vllm.models import identity
+from warmcurve.vllm.weights.models import identity
 
 ROUNDS = 7
 # Shards and tensors: a dense model of 100 shards, Llama 3.1 405B, a mixture of experts, DeepSeek-V3.

@@ -27,16 +27,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tampering import Tampering, worst
 
+from warmcurve.boot.settings import Settings
+from warmcurve.curves.sentinel import Limits
 from warmcurve.embedded.engine import Engine, Policy
 from warmcurve.embedded.model import POSITIONS
 from warmcurve.embedded.startup import BUSY, NOISY
 from warmcurve.embedded.trial import Booted, boot, serve
-from warmcurve.entry import decode
 from warmcurve.outcome import Outcome
-from warmcurve.planner import CostTables, cost_tables
-from warmcurve.sentinel import Limits
-from warmcurve.settings import Settings
-from warmcurve.store import DirectoryStore
+from warmcurve.planning.planner import CostTables, cost_tables
+from warmcurve.storage.entry import decode
+from warmcurve.storage.store import DirectoryStore
 
 TRIES: Final = 9
 Start = Callable[..., Booted]

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from warmcurve.calibration import profile_from
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import CostProfile, Sample
 from warmcurve.embedded.model import POSITIONS
-from warmcurve.entry import decode, encode
-from warmcurve.planner import losses
-from warmcurve.profile import CostProfile, Sample
-from warmcurve.workload import cases
+from warmcurve.planning.planner import losses
+from warmcurve.planning.workload import cases
+from warmcurve.storage.entry import decode, encode
 
 FACTOR: Final = 3.0
 

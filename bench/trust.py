@@ -24,11 +24,11 @@ import numpy as np
 from drifts import Base, Drift, Loss, Machine, drifts, embedded, gpu_like, loss, staircase
 from page import write
 
-from warmcurve import sentinel
-from warmcurve.calibration import profile_from
-from warmcurve.planner import losses
-from warmcurve.profile import CostCurve, CostProfile, Sample
-from warmcurve.sentinel import Limits, Policy, VerifiedProfile
+from warmcurve.curves import sentinel
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import CostCurve, CostProfile, Sample
+from warmcurve.curves.sentinel import Limits, Policy, VerifiedProfile
+from warmcurve.planning.planner import losses
 
 
 @dataclass(frozen=True)

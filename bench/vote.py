@@ -21,13 +21,13 @@ from typing import Any
 import torch.distributed
 from torch.distributed import PrefixStore, distributed_c10d
 
-from warmcurve.boot import Boot
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.settings import Settings
 from warmcurve.clock import SystemClock
-from warmcurve.distributed import DefaultStore
-from warmcurve.driver import drive
-from warmcurve.register import Register
-from warmcurve.settings import Settings
-from warmcurve.store import DirectoryStore
+from warmcurve.ranks.distributed import DefaultStore
+from warmcurve.ranks.register import Register
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
 
 BOOTS = 30

@@ -21,19 +21,19 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.support import boot_of
-from warmcurve import boot as boot_room
-from warmcurve.boot import Boot
-from warmcurve.driver import drive
+from warmcurve.boot import path as boot_room
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.request import Calibrate, Install, Replay
+from warmcurve.boot.settings import Settings
+from warmcurve.curves.profile import Sample
+from warmcurve.curves.sentinel import Limits
 from warmcurve.errors import CurvesRequired, FactorError, InstallRefused, StoreError, VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.profile import Sample
-from warmcurve.report import BootReport
-from warmcurve.request import Calibrate, Install, Replay
-from warmcurve.sentinel import Limits
-from warmcurve.settings import Settings
-from warmcurve.store import Store
+from warmcurve.ranks.vote import Await, Heard, Party, Post, Propose
+from warmcurve.reporting.report import BootReport
+from warmcurve.storage.store import Store
 from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine
-from warmcurve.vote import Await, Heard, Party, Post, Propose
 
 FACTORS = {"device": "example"}
 TAIL = 3

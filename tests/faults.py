@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import pytest
 
-from warmcurve import _files, report, store
+from warmcurve.reporting import report
+from warmcurve.storage import files, store
 
 CALLS = ("open", "close", "read", "write", "fsync", "fstat", "stat", "rename", "unlink", "listdir", "mkdir")
 
@@ -48,7 +49,7 @@ class FaultySystem:
         return counted
 
     def __enter__(self) -> Self:
-        for room in (_files, store, report):
+        for room in (files, store, report):
             self._patch.setattr(room, "os", self)
         # pathlib makes directories itself.
         self._patch.setattr(os, "mkdir", self._counted("mkdir", os.mkdir))

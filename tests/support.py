@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warmcurve.boot import Boot
-from warmcurve.driver import drive
-from warmcurve.report import BootReport
-from warmcurve.settings import Settings
-from warmcurve.store import Store
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.settings import Settings
+from warmcurve.reporting.report import BootReport
+from warmcurve.storage.store import Store
 from warmcurve.testing import ScriptedEngine
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.admission import Thresholds, objection
-from warmcurve.calibration import REPLAYS, dispersion, plan, profile_from
+from warmcurve.curves.admission import Thresholds, objection
+from warmcurve.curves.calibration import REPLAYS, dispersion, plan, profile_from
+from warmcurve.curves.profile import CostProfile, Sample
 from warmcurve.outcome import Reason
-from warmcurve.profile import CostProfile, Sample
 
 CAPTURED = (1, 2, 4, *range(8, 513, 8))
 PLAN = plan(CAPTURED, 8192)

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from tests.support import A, boot, boot_of
 from tests.test_modes import WAYS
-from warmcurve import entry
-from warmcurve.admission import Thresholds
-from warmcurve.boot import Boot
-from warmcurve.calibration import Plan, profile_from
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.request import Calibrate, Install, Replay, Samples
+from warmcurve.boot.settings import Settings
 from warmcurve.clock import SystemClock
-from warmcurve.driver import drive
+from warmcurve.curves.admission import Thresholds
+from warmcurve.curves.calibration import Plan, profile_from
+from warmcurve.curves.profile import Sample
+from warmcurve.curves.sentinel import Limits, VerifiedProfile
 from warmcurve.errors import FactorError, ProfileError, StoreError
-from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import Outcome, Reason, Step
-from warmcurve.profile import Sample
-from warmcurve.report import BootReport
-from warmcurve.request import Calibrate, Install, Replay, Samples
-from warmcurve.sentinel import Limits, VerifiedProfile
-from warmcurve.settings import Settings
+from warmcurve.reporting.report import BootReport
+from warmcurve.storage import entry
+from warmcurve.storage.fingerprint import fingerprint
 from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine
 
 ALL_RUNS = 40

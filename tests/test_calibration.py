@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.calibration import REPLAYS, Plan, plan, profile_from, shortfall
+from warmcurve.curves.calibration import REPLAYS, Plan, plan, profile_from, shortfall
+from warmcurve.curves.profile import Sample
 from warmcurve.errors import ProfileError
-from warmcurve.profile import Sample
 
 
 @pytest.mark.parametrize(

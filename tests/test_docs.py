@@ -4,9 +4,9 @@ import runpy
 from pathlib import Path
 
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.vllm.factors import FACTORS
-from warmcurve.vllm.sections import SECTIONS
-from warmcurve.vllm.variables import COUNTED, EXCLUDED, FORMS, OURS
+from warmcurve.vllm.factors.declared import FACTORS
+from warmcurve.vllm.reviewed.sections import SECTIONS
+from warmcurve.vllm.reviewed.variables import COUNTED, EXCLUDED, FORMS, OURS
 
 ROOT = Path(__file__).parent.parent
 

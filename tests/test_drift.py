@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.drift import STEADY, moved
+from warmcurve.curves.drift import STEADY, moved
 
 SIZES = (1, 2, 4, 8, 16, 64, 256, 512, 1024)
 QUIET = {1: 1.0, 4: 1.02}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpus import make
-from warmcurve import entry
-from warmcurve.calibration import profile_from
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import Sample
 from warmcurve.errors import EntryError, FactorError
 from warmcurve.outcome import Reason
-from warmcurve.profile import Sample
+from warmcurve.storage import entry
 
 FILES = sorted(make.HERE.glob("*.jsonl"))
 BAD = [path for path in FILES if path.name != "good.ok.jsonl"]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tests.corpus import make
 from tests.support import A, B, C
 from tests.test_fingerprint import SMALL, TREES
-from warmcurve import entry
 from warmcurve.errors import FactorError, StoreError
-from warmcurve.explain import (
+from warmcurve.outcome import Reason
+from warmcurve.printable import printable
+from warmcurve.reporting.explain import (
     SURVEYED,
     Stored,
     change,
@@ -26,10 +27,9 @@ from warmcurve.explain import (
     sections,
     survey,
 )
-from warmcurve.fingerprint import Difference, diff, fingerprint, leaves
-from warmcurve.outcome import Reason
-from warmcurve.printable import printable
-from warmcurve.store import Store
+from warmcurve.storage import entry
+from warmcurve.storage.fingerprint import Difference, diff, fingerprint, leaves
+from warmcurve.storage.store import Store
 from warmcurve.testing import FaultStore, MemoryStore
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -25,11 +25,11 @@ from tests.exploration import (
     Kind,
     Violation,
 )
-from warmcurve.boot import Boot
+from warmcurve.boot.path import Boot
+from warmcurve.boot.settings import Settings
 from warmcurve.errors import VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.settings import Settings
-from warmcurve.vote import Course, Decision, Party, Voting
+from warmcurve.ranks.vote import Course, Decision, Party, Voting
 
 _ODD = [kind for kind in FOLLOWERS if kind is not PLAIN]
 SCENARIOS = [

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmcurve.errors import FactorError
-from warmcurve.fingerprint import canonical, diff, fingerprint
 from warmcurve.outcome import Reason
+from warmcurve.storage.fingerprint import canonical, diff, fingerprint
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(st.characters(codec="utf-8"))
 KEYS = st.text(st.characters(max_codepoint=127))

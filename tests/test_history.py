@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 
 from tests.faults import FaultySystem, raising
 from tests.support import NO_FILE, A, B, run
-from warmcurve import history
+from warmcurve.curves.profile import CostCurve, CostProfile, Sample
+from warmcurve.curves.sentinel import Reading
 from warmcurve.errors import StoreError
-from warmcurve.history import (
+from warmcurve.outcome import Reason
+from warmcurve.storage import history
+from warmcurve.storage.history import (
     KEPT,
     MAX_BYTES,
     Calibration,
@@ -29,9 +32,6 @@ from warmcurve.history import (
     disagreement,
     loss_bound,
 )
-from warmcurve.outcome import Reason
-from warmcurve.profile import CostCurve, CostProfile, Sample
-from warmcurve.sentinel import Reading
 
 LIMIT = 0.2
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -378,7 +378,7 @@ def test_a_read_only_file_system_is_read(histories: HistoryDirectory):
 WRITER = """
 import sys
 from pathlib import Path
-from warmcurve.history import History, HistoryDirectory, Rejection
+from warmcurve.storage.history import History, HistoryDirectory, Rejection
 from warmcurve.outcome import Reason
 
 directory, letter, count, times = sys.argv[1:]

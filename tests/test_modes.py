@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from tests.support import boot, boot_of
-from warmcurve import entry
-from warmcurve.admission import Thresholds
-from warmcurve.calibration import profile_from
-from warmcurve.driver import drive
+from warmcurve.boot.driver import drive
+from warmcurve.boot.request import Calibrate, Replay
+from warmcurve.boot.settings import Mode, Settings
+from warmcurve.curves.admission import Thresholds
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import CostProfile
+from warmcurve.curves.sentinel import SWEEP, Limits, Policy, looks
 from warmcurve.errors import CurvesRequired, StoreError
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.profile import CostProfile
-from warmcurve.regret import weigh
-from warmcurve.report import BootReport, RegretReport
-from warmcurve.request import Calibrate, Replay
-from warmcurve.sentinel import SWEEP, Limits, Policy, looks
-from warmcurve.settings import Mode, Settings
+from warmcurve.planning.regret import weigh
+from warmcurve.reporting.report import BootReport, RegretReport
+from warmcurve.storage import entry
 from warmcurve.testing import FaultStore, MemoryHistories, ScriptedEngine
 
 ALL_RUNS = 40

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.planner import Batch, allocate, cost_table, cost_tables, draft_budget, rates, regret, survival
-from warmcurve.profile import CostCurve, CostProfile
+from warmcurve.curves.profile import CostCurve, CostProfile
+from warmcurve.planning.planner import Batch, allocate, cost_table, cost_tables, draft_budget, rates, regret, survival
 
 COSTS = st.floats(0.01, 100)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warmcurve.curves.profile import CostCurve, CostProfile, Sample
 from warmcurve.errors import ProfileError
 from warmcurve.outcome import Reason
-from warmcurve.profile import CostCurve, CostProfile, Sample
 
 CURVE = CostCurve((1, 2, 4), (1.0, 1.5, 1.25))
 

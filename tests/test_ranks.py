@@ -7,18 +7,18 @@ from unittest.mock import patch
 import pytest
 
 from tests.support import boot_of
-from warmcurve import entry
-from warmcurve.boot import Boot
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.settings import Settings
 from warmcurve.clock import SystemClock
-from warmcurve.driver import drive
+from warmcurve.curves.sentinel import Limits
 from warmcurve.errors import CurvesRequired, FactorError, StoreError, VoteLost
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.register import Register
-from warmcurve.report import BootReport
-from warmcurve.sentinel import Limits
-from warmcurve.settings import Settings
+from warmcurve.ranks.register import Register
+from warmcurve.ranks.vote import Course
+from warmcurve.reporting.report import BootReport
+from warmcurve.storage import entry
 from warmcurve.testing import FaultStore, MemoryHistories, MemoryKeyValue, ScriptedEngine, together
-from warmcurve.vote import Course
 
 SOON_S = 0.3
 """For votes in which somebody is missing; the others take no time to speak of."""
@@ -280,7 +280,7 @@ def test_the_leader_remembers_what_others_turned_down(warm: Ranks):
 @pytest.mark.parametrize("odd", range(3))
 def test_ranks_of_other_versions_calibrate(warm: Ranks, odd: int):
     """A rank that runs another version of the package decides for all, though it understands the messages."""
-    with patch("warmcurve.boot.Identity", lambda *fields: _versioned(warm, odd, *fields)):
+    with patch("warmcurve.boot.path.Identity", lambda *fields: _versioned(warm, odd, *fields)):
         reports = warm.boot()
     assert {(report.outcome, report.reason) for report in reports} == {(Outcome.UNRECORDED, Reason.RANKS_DIFFER)}
     (decision,) = _decisions(reports)
@@ -289,7 +289,7 @@ def test_ranks_of_other_versions_calibrate(warm: Ranks, odd: int):
 
 
 def _versioned(ranks: Ranks, odd: int, protocol: int, version: str, settings: Any, digest: str) -> Any:
-    from warmcurve.ballot import Identity
+    from warmcurve.ranks.ballot import Identity
 
     count = getattr(ranks, "identities", 0)
     ranks.identities = count + 1  # type: ignore[attr-defined]
@@ -312,7 +312,7 @@ def test_a_rank_that_does_not_vote_is_waited_for_once(warm: Ranks, absent: int, 
 
 def test_an_entry_damaged_on_its_way_is_rejected_for_all(warm: Ranks):
     """A follower that gets other bytes than the leader sent checks them as any reader does; all calibrate."""
-    with patch("warmcurve.ballot.Offer.entry_bytes", lambda offer: b"{}\n"):
+    with patch("warmcurve.ranks.ballot.Offer.entry_bytes", lambda offer: b"{}\n"):
         reports = warm.boot()
     assert {(report.outcome, report.reason) for report in reports} == {(Outcome.RECORDED, Reason.ENTRY_MALFORMED)}
 
@@ -320,7 +320,7 @@ def test_an_entry_damaged_on_its_way_is_rejected_for_all(warm: Ranks):
 @pytest.mark.parametrize("sizes", [(), (16, 3), (64, 4)], ids=str)
 def test_sentinels_that_are_no_captured_sizes_are_rejected(warm: Ranks, sizes: tuple[int, ...]):
     """Whatever a leader draws, followers replay captured sizes only."""
-    with patch("warmcurve.sentinel.choose", lambda captured, draw, policy: sizes):
+    with patch("warmcurve.curves.sentinel.choose", lambda captured, draw, policy: sizes):
         reports = warm.boot()
     assert {(report.outcome, report.reason) for report in reports} == {(Outcome.RECORDED, Reason.VOTE_FAILED)}
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.planner import Batch, cost_tables, losses, regret
-from warmcurve.profile import CostCurve, CostProfile
-from warmcurve.workload import SURVIVAL, cases, request_counts
+from warmcurve.curves.profile import CostCurve, CostProfile
+from warmcurve.planning.planner import Batch, cost_tables, losses, regret
+from warmcurve.planning.workload import SURVIVAL, cases, request_counts
 
 PAIRS = 10_000
 

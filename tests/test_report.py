@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.faults import FaultySystem, raising
 from tests.support import A, boot, run
+from warmcurve.curves.sentinel import Evidence, Limits
 from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
-from warmcurve.report import KEPT, BootReport, ReportDirectory
-from warmcurve.sentinel import Evidence, Limits
-from warmcurve.store import DirectoryStore
+from warmcurve.reporting.report import KEPT, BootReport, ReportDirectory
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import MemoryStore, ScriptedEngine
 
 REPORT = BootReport(

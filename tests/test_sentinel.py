@@ -11,10 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from warmcurve.calibration import profile_from
-from warmcurve.outcome import Reason
-from warmcurve.profile import CostCurve, CostProfile, Sample
-from warmcurve.sentinel import (
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import CostCurve, CostProfile, Sample
+from warmcurve.curves.sentinel import (
     PATIENCE,
     SWEEP,
     TWO,
@@ -30,6 +29,7 @@ from warmcurve.sentinel import (
     looks,
     weighted,
 )
+from warmcurve.outcome import Reason
 
 SIZES = (1, 2, 4, 8)
 PROFILE = profile_from([Sample(size, size, 8.0 * size, 2.0, full_graph=True) for size in SIZES], capture_limit=4)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.admission import Thresholds
+from warmcurve.boot.settings import Settings, flag
+from warmcurve.curves.admission import Thresholds
+from warmcurve.curves.sentinel import Limits
 from warmcurve.errors import SettingsError
 from warmcurve.outcome import Reason
-from warmcurve.sentinel import Limits
-from warmcurve.settings import Settings, flag
 
 LIMITS = {"WARMCURVE_SCALE_LOW": (0, 1), "WARMCURVE_SCALE_HIGH": (1, math.inf), "WARMCURVE_MAX_REGRET": (0, 1)}
 

@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.faults import FaultySystem, raising
 from tests.support import A, B, C, run
-from warmcurve.entry import MAX_BYTES
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
-from warmcurve.store import KEPT_ASIDE, DirectoryStore, Store
+from warmcurve.storage.entry import MAX_BYTES
+from warmcurve.storage.store import KEPT_ASIDE, DirectoryStore, Store
 from warmcurve.testing import FaultStore, MemoryStore, StoreContract
 
 AS_ROOT = os.geteuid() == 0
@@ -396,7 +396,7 @@ def test_a_read_only_disk_is_read(small_disk: Path):
 WRITER = """
 import sys
 from pathlib import Path
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.store import DirectoryStore
 
 directory, letter, size, times = sys.argv[1:]
 store = DirectoryStore(Path(directory))

@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from warmcurve.vllm import configuration, environment, packages
-from warmcurve.vllm.factors import FACTORS
+from warmcurve.vllm.factors import configuration, environment, packages
+from warmcurve.vllm.factors.declared import FACTORS
 from warmcurve.vllm.releases import KNOWN
-from warmcurve.vllm.review import KINDS, Exclusion
-from warmcurve.vllm.sections import SECTIONS
-from warmcurve.vllm.variables import (
+from warmcurve.vllm.reviewed.review import KINDS, Exclusion
+from warmcurve.vllm.reviewed.sections import SECTIONS
+from warmcurve.vllm.reviewed.variables import (
     BY_CONTENT,
     BY_NAMES,
     COUNTED,

@@ -10,42 +10,42 @@ from typing import TYPE_CHECKING
 from warmcurve._version import __version__
 
 if TYPE_CHECKING:
-    from warmcurve.boot import Boot
-    from warmcurve.calibration import Plan, plan, profile_from
-    from warmcurve.driver import drive
-    from warmcurve.entry import Entry
+    from warmcurve.boot.driver import drive
+    from warmcurve.boot.path import Boot
+    from warmcurve.boot.request import Calibrate, Install, Replay
+    from warmcurve.boot.settings import Settings
+    from warmcurve.curves.calibration import Plan, plan, profile_from
+    from warmcurve.curves.profile import CostCurve, CostProfile, Sample
+    from warmcurve.curves.sentinel import Limits, VerifiedProfile
     from warmcurve.errors import WarmcurveError
     from warmcurve.outcome import Outcome, Reason
-    from warmcurve.profile import CostCurve, CostProfile, Sample
-    from warmcurve.report import BootReport, ReportDirectory
-    from warmcurve.request import Calibrate, Install, Replay
-    from warmcurve.sentinel import Limits, VerifiedProfile
-    from warmcurve.settings import Settings
-    from warmcurve.store import DirectoryStore, Store
+    from warmcurve.reporting.report import BootReport, ReportDirectory
+    from warmcurve.storage.entry import Entry
+    from warmcurve.storage.store import DirectoryStore, Store
 
-_ROOMS = {
-    "Boot": "boot",
-    "BootReport": "report",
-    "Calibrate": "request",
-    "CostCurve": "profile",
-    "CostProfile": "profile",
-    "DirectoryStore": "store",
-    "Entry": "entry",
-    "Install": "request",
-    "Limits": "sentinel",
+_FILES = {
+    "Boot": "boot.path",
+    "BootReport": "reporting.report",
+    "Calibrate": "boot.request",
+    "CostCurve": "curves.profile",
+    "CostProfile": "curves.profile",
+    "DirectoryStore": "storage.store",
+    "Entry": "storage.entry",
+    "Install": "boot.request",
+    "Limits": "curves.sentinel",
     "Outcome": "outcome",
-    "Plan": "calibration",
+    "Plan": "curves.calibration",
     "Reason": "outcome",
-    "Replay": "request",
-    "ReportDirectory": "report",
-    "Sample": "profile",
-    "Settings": "settings",
-    "Store": "store",
-    "VerifiedProfile": "sentinel",
+    "Replay": "boot.request",
+    "ReportDirectory": "reporting.report",
+    "Sample": "curves.profile",
+    "Settings": "boot.settings",
+    "Store": "storage.store",
+    "VerifiedProfile": "curves.sentinel",
     "WarmcurveError": "errors",
-    "drive": "driver",
-    "plan": "calibration",
-    "profile_from": "calibration",
+    "drive": "boot.driver",
+    "plan": "curves.calibration",
+    "profile_from": "curves.calibration",
 }
 
 __all__ = [
@@ -76,6 +76,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _ROOMS:
-        return getattr(import_module(f"warmcurve.{_ROOMS[name]}"), name)
+    if name in _FILES:
+        return getattr(import_module(f"warmcurve.{_FILES[name]}"), name)
     raise AttributeError(f"module 'warmcurve' has no attribute {name!r}")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from warmcurve.boot import Boot
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.settings import Settings
 from warmcurve.cli import main
-from warmcurve.driver import drive
-from warmcurve.history import Calibration, History, HistoryDirectory, Rejection
+from warmcurve.curves.profile import CostCurve, CostProfile
 from warmcurve.outcome import Reason
-from warmcurve.profile import CostCurve, CostProfile
-from warmcurve.settings import Settings
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.history import Calibration, History, HistoryDirectory, Rejection
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
 
 Record = Callable[..., str]

@@ -11,11 +11,11 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.support import boot
-from warmcurve import entry
-from warmcurve.planner import losses
-from warmcurve.store import DirectoryStore
+from warmcurve.planning.planner import losses
+from warmcurve.planning.workload import SURVIVAL, cases
+from warmcurve.storage import entry
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
-from warmcurve.workload import SURVIVAL, cases
 
 CAPTURED = (1, 2, 4, 8, 16, 32)
 
@@ -173,7 +173,7 @@ def test_without_numpy_it_says_what_to_install(
 ) -> None:
     """The command line alone does not need numpy; this command does, and says so."""
     digest = put(_flat)
-    monkeypatch.setitem(sys.modules, "warmcurve.workload", None)
+    monkeypatch.setitem(sys.modules, "warmcurve.planning.workload", None)
     result = run("compare", digest, digest)
     assert (result.exit_code, result.stdout) == (3, "")
     assert "comparing needs numpy" in result.stderr

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from warmcurve.curves.sentinel import Limits
 from warmcurve.embedded import trial
-from warmcurve.sentinel import Limits
 
 ANY = Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0)
 QUICK = ("demo", "--small", "1", "--large", "2")

@@ -11,10 +11,10 @@ import pytest
 from tests.cli.conftest import Record, Run
 from tests.support import NO_FILE
 from tests.test_report import REPORT
-from warmcurve import entry
-from warmcurve.fingerprint import fingerprint
-from warmcurve.report import ReportDirectory
-from warmcurve.store import DirectoryStore
+from warmcurve.reporting.report import ReportDirectory
+from warmcurve.storage import entry
+from warmcurve.storage.fingerprint import fingerprint
+from warmcurve.storage.store import DirectoryStore
 
 
 def _report(directory: Path, **fields: Any) -> Path:

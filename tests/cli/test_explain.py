@@ -14,11 +14,11 @@ from tests.cli.test_diff import DAMAGED
 from tests.support import NO_FILE
 from tests.support import run as succeeds
 from tests.test_report import REPORT
-from warmcurve import entry
-from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import MEANINGS, OUTCOMES, Outcome, Reason
-from warmcurve.report import BootReport, RegretReport, ReportDirectory
-from warmcurve.store import DirectoryStore
+from warmcurve.reporting.report import BootReport, RegretReport, ReportDirectory
+from warmcurve.storage import entry
+from warmcurve.storage.fingerprint import fingerprint
+from warmcurve.storage.store import DirectoryStore
 
 Write = Callable[..., Path]
 

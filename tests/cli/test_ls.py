@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Record, Remember, Run
 from tests.support import NO_FILE
 from warmcurve.cli.ls import age, short_length
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.store import DirectoryStore
 
 
 def _path(store: DirectoryStore, digest: str) -> Path:

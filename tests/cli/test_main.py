@@ -17,7 +17,7 @@ from warmcurve.cli.location import default_directory
 from warmcurve.cli.table import Column
 from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Reason
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.store import DirectoryStore
 
 COMMANDS = [("ls",), ("show", "abcd"), ("verify",), ("explain",), ("diff", "abcd", "abce"), ("compare", "abcd", "abce")]
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.cli.conftest import Record, Remember, Run
 from tests.support import boot
-from warmcurve.entry import Entry, decode
-from warmcurve.history import HistoryDirectory
 from warmcurve.outcome import MEANINGS, Reason
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.entry import Entry, decode
+from warmcurve.storage.history import HistoryDirectory
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
 
 

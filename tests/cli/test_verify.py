@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Record, Run
 from tests.support import NO_FILE
 from warmcurve.outcome import MEANINGS, Reason
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.store import DirectoryStore
 
 DAMAGES: dict[Reason, Callable[[bytes], bytes]] = {
     Reason.ENTRY_TRUNCATED: lambda data: data[: len(data) // 2],

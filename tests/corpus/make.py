@@ -8,9 +8,9 @@ The reason is the one that `entry.decode` must give. Where a damage lies behind 
 import hashlib
 from pathlib import Path
 
-from warmcurve import entry
-from warmcurve.calibration import plan, profile_from
-from warmcurve.profile import Sample
+from warmcurve.curves.calibration import plan, profile_from
+from warmcurve.curves.profile import Sample
+from warmcurve.storage import entry
 
 HERE = Path(__file__).parent
 

@@ -9,7 +9,7 @@ import pytest
 from warmcurve.embedded.cache import Group
 from warmcurve.embedded.engine import CHUNK, Engine, Policy, Request
 from warmcurve.embedded.model import CAPACITY, POSITIONS, Rows
-from warmcurve.planner import CostTables
+from warmcurve.planning.planner import CostTables
 
 PROMPTS = (
     b"import os\nimport sys\n\n\ndef main(",

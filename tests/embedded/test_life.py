@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from warmcurve.embedded.engine import Engine, Policy, Request
 from warmcurve.embedded.model import LAYERS, POSITIONS, load
-from warmcurve.planner import CostTables
+from warmcurve.planning.planner import CostTables
 
 MODELS = load()
 SLOTS = 3

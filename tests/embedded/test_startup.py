@@ -4,15 +4,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from warmcurve.calibration import profile_from
+from warmcurve.boot.settings import Settings
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import Sample
+from warmcurve.curves.sentinel import Limits
 from warmcurve.embedded.engine import CAPTURED
 from warmcurve.embedded.startup import BUSY, Startup, calibration_plan, factors, start
-from warmcurve.entry import decode, encode
-from warmcurve.fingerprint import fingerprint
-from warmcurve.planner import cost_tables
-from warmcurve.profile import Sample
-from warmcurve.sentinel import Limits
-from warmcurve.settings import Settings
+from warmcurve.planning.planner import cost_tables
+from warmcurve.storage.entry import decode, encode
+from warmcurve.storage.fingerprint import fingerprint
 from warmcurve.testing import MemoryStore
 
 # Real timings on a machine of any load: what is tried here is the path, not the clock.

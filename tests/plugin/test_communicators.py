@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from warmcurve.vllm import communicators
+from warmcurve.vllm.factors import communicators
 
 
 class CustomAllreduce:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from warmcurve.vllm.compiling import Watch, compilations
+from warmcurve.vllm.seam.compiling import Watch, compilations
 
 
 @pytest.fixture

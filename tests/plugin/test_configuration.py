@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from warmcurve.errors import FactorError
-from warmcurve.fingerprint import diff
 from warmcurve.outcome import Reason
-from warmcurve.vllm import configuration
-from warmcurve.vllm.review import KINDS, Kind
-from warmcurve.vllm.sections import SECTIONS
+from warmcurve.storage.fingerprint import diff
+from warmcurve.vllm.factors import configuration
+from warmcurve.vllm.reviewed.review import KINDS, Kind
+from warmcurve.vllm.reviewed.sections import SECTIONS
 
 
 def section(name: str, bases: tuple[type, ...] = (), home: str = "vllm.config.some", **values: Any) -> Any:

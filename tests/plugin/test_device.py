@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmcurve.errors import FactorError
-from warmcurve.fingerprint import fingerprint
-from warmcurve.vllm import amdgpu, nvml
-from warmcurve.vllm.accelerator import Amd, Nvidia, Other
-from warmcurve.vllm.device import Cpu, Device, device_of
+from warmcurve.storage.fingerprint import fingerprint
+from warmcurve.vllm.device import amdgpu, nvml
+from warmcurve.vllm.device.accelerator import Amd, Nvidia, Other
+from warmcurve.vllm.device.identity import Cpu, Device, device_of
 
 RECORDS = {path.stem: json.loads(path.read_bytes()) for path in sorted(Path(__file__).parent.glob("devices/*.json"))}
 H200 = RECORDS["h200"]

@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from warmcurve.errors import FactorError
-from warmcurve.vllm.environment import counts, factors, has_form, nccl_settings, preloaded, unreviewed
-from warmcurve.vllm.variables import BY_CONTENT, BY_NAMES, COUNTED, EXCLUDED, FORMS, PREFIXES, SINGLE, UNRELATED
+from warmcurve.vllm.factors.environment import counts, factors, has_form, nccl_settings, preloaded, unreviewed
+from warmcurve.vllm.reviewed.variables import (
+    BY_CONTENT,
+    BY_NAMES,
+    COUNTED,
+    EXCLUDED,
+    FORMS,
+    PREFIXES,
+    SINGLE,
+    UNRELATED,
+)
 
 COUNT = [
     *sorted(COUNTED),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from warmcurve.errors import FactorError
-from warmcurve.fingerprint import fingerprint
-from warmcurve.vllm.models import identity
+from warmcurve.storage.fingerprint import fingerprint
+from warmcurve.vllm.weights.models import identity
 
 F32, Q4_K, Q6_K = 0, 12, 14
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from warmcurve.vllm import kernels
+from warmcurve.vllm.factors import kernels
 
 
 class Module:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from warmcurve.vllm.device import machine_of
+from warmcurve.vllm.device.identity import machine_of
 
 UUID = "5a0b3d1e-7c0f-4f65-9a53-1e1a0f2d7c11"
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmcurve.errors import FactorError
-from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import Reason
+from warmcurve.storage.fingerprint import fingerprint
 from warmcurve.vllm import reading
-from warmcurve.vllm.models import EXCLUDED, identity
+from warmcurve.vllm.weights.models import EXCLUDED, identity
 
 LOAD = SimpleNamespace(load_format="auto", download_dir=None)
 

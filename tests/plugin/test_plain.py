@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmcurve.fingerprint import canonical
+from warmcurve.storage.fingerprint import canonical
 from warmcurve.vllm.plain import class_of, plain
 
 

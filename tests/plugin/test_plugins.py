@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warmcurve.vllm import plugins
-from warmcurve.vllm.distributions import installed, version
+from warmcurve.vllm.factors import plugins
+from warmcurve.vllm.factors.distributions import installed, version
 
 
 def install(place: Path, name: str, told: str, points: str = "") -> None:

@@ -76,8 +76,8 @@ def test_switched_on_it_waits(stock: Path) -> None:
     """On: one finder however often it is called, and neither vLLM nor any room that calibrates is imported."""
     printed = interpreter(CHANGED, {SWITCH: "1"}, stock)
     assert printed.endswith(" 1")
-    assert "'warmcurve.vllm.hook'" in printed
-    for heavy in ("'vllm", "'torch", "'msgspec", "'warmcurve.boot", "'warmcurve.vllm.seam"):
+    assert "'warmcurve.vllm.seam.hook'" in printed
+    for heavy in ("'vllm", "'torch", "'msgspec", "'warmcurve.boot.path", "'warmcurve.vllm.seam.calibration"):
         assert heavy not in printed
 
 
@@ -246,7 +246,7 @@ def test_a_seam_that_cannot_be_imported_is_left_out(stock: Path) -> None:
 REQUIRED = """
     import importlib.machinery, logging, sys
     logging.getLogger("vllm.warmcurve").addHandler(logging.NullHandler())
-    import warmcurve.vllm, warmcurve.vllm.hook
+    import warmcurve.vllm, warmcurve.vllm.seam.hook
     def fail(*arguments): raise ValueError("planted")
     try:
         {broken}
@@ -263,9 +263,9 @@ REQUIRED = """
 @pytest.mark.parametrize(
     ("broken", "error"),
     {
-        "warmcurve.vllm.hook.install = fail": "ValueError",
-        "warmcurve.vllm.hook._wrap_after = fail": "ValueError",
-        "warmcurve.vllm.hook._calibrating = fail": "ValueError",
+        "warmcurve.vllm.seam.hook.install = fail": "ValueError",
+        "warmcurve.vllm.seam.hook._wrap_after = fail": "ValueError",
+        "warmcurve.vllm.seam.hook._calibrating = fail": "ValueError",
         "sys.modules['msgspec'] = None": "ModuleNotFoundError",
     }.items(),
 )
@@ -297,7 +297,7 @@ def test_it_never_raises(stock: Path) -> None:
         import logging
         handler = logging.Handler(); handler.emit = lambda record: print(record.levelname, record.exc_info[1])
         logging.getLogger("vllm.warmcurve").addHandler(handler)
-        import warmcurve.vllm, warmcurve.vllm.hook as hook
+        import warmcurve.vllm, warmcurve.vllm.seam.hook as hook
         def fail(): raise ValueError("planted")
         hook.install = fail
         warmcurve.vllm.register()
@@ -316,7 +316,7 @@ def test_a_pass_of_the_memory_profiler_is_left_alone(stock: Path) -> None:
         def seam(runner):
             print("seam", end=" ")
             yield
-        sys.modules["warmcurve.vllm.seam"] = types.SimpleNamespace(seam=seam)
+        sys.modules["warmcurve.vllm.seam.calibration"] = types.SimpleNamespace(seam=seam)
         from vllm.v1.worker.gpu.model_runner import GPUModelRunner
         runner = GPUModelRunner()
         runner.adaptive_verification = object()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warmcurve.errors import FactorError
-from warmcurve.vllm.toolchain import nvcc
+from warmcurve.vllm.factors.toolchain import nvcc
 
 
 def toolkit(place: Path, version: str | None = None) -> Path:

@@ -53,8 +53,8 @@ def _raising(*args: Any, **kwargs: Any) -> Any:
 
 
 def sentinels_ten_times_slower(patch: Patch) -> None:
-    from warmcurve.profile import Sample
-    from warmcurve.vllm.seam import Seam
+    from warmcurve.curves.profile import Sample
+    from warmcurve.vllm.seam.calibration import Seam
 
     taken = Seam._take_timings
 
@@ -69,7 +69,7 @@ def sentinels_ten_times_slower(patch: Patch) -> None:
 
 def late(patch: Patch) -> None:
     """It comes to the calibration `LATE_S` after the others."""
-    from warmcurve.vllm.seam import Seam
+    from warmcurve.vllm.seam.calibration import Seam
 
     decide = Seam._decide
 
@@ -81,8 +81,8 @@ def late(patch: Patch) -> None:
 
 
 def store_raises(patch: Patch) -> None:
-    patch.setattr("warmcurve.store.DirectoryStore.get", _raising)
-    patch.setattr("warmcurve.store.DirectoryStore.put", _raising)
+    patch.setattr("warmcurve.storage.store.DirectoryStore.get", _raising)
+    patch.setattr("warmcurve.storage.store.DirectoryStore.put", _raising)
 
 
 def other_factors(patch: Patch) -> None:
@@ -126,19 +126,19 @@ def unknown_release(patch: Patch) -> None:
 
 
 def unforeseen_before_the_boot(patch: Patch) -> None:
-    patch.setattr("warmcurve.vllm.seam.Seam.place", _raising)
+    patch.setattr("warmcurve.vllm.seam.calibration.Seam.place", _raising)
 
 
 def unforeseen_in_the_path(patch: Patch) -> None:
-    patch.setattr("warmcurve.boot.Boot.run", _raising)
+    patch.setattr("warmcurve.boot.path.Boot.run", _raising)
 
 
 def unforeseen_at_the_sentinels(patch: Patch) -> None:
-    patch.setattr("warmcurve.vllm.seam.Seam._take_timings", _raising)
+    patch.setattr("warmcurve.vllm.seam.calibration.Seam._take_timings", _raising)
 
 
 def unforeseen_at_the_install(patch: Patch) -> None:
-    patch.setattr("warmcurve.vllm.seam.Seam._install", _raising)
+    patch.setattr("warmcurve.vllm.seam.calibration.Seam._install", _raising)
 
 
 def without_the_plugin(patch: Patch) -> None:
@@ -162,14 +162,14 @@ def broadcast_fails(patch: Patch) -> None:
 
 def killed_at_the_sentinels(patch: Patch) -> None:
     """Between the two phases: its sentinels have run, its verdict is never posted."""
-    from warmcurve.vllm.seam import Seam
+    from warmcurve.vllm.seam.calibration import Seam
 
     patch.setattr(Seam, "_take_timings", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def late_to_the_verdict(patch: Patch) -> None:
     """Its sentinels have run; its verdict comes `LATE_S` after the others'."""
-    from warmcurve.vllm.seam import Seam
+    from warmcurve.vllm.seam.calibration import Seam
 
     taken = Seam._take_timings
 
@@ -182,7 +182,7 @@ def late_to_the_verdict(patch: Patch) -> None:
 
 def entry_damaged_on_the_way(patch: Patch) -> None:
     """One bit of the entry's payload arrives flipped."""
-    from warmcurve.ballot import Offer
+    from warmcurve.ranks.ballot import Offer
 
     sent = Offer.entry_bytes
 
@@ -194,7 +194,7 @@ def entry_damaged_on_the_way(patch: Patch) -> None:
 
 
 def entry_cut_on_the_way(patch: Patch) -> None:
-    from warmcurve.ballot import Offer
+    from warmcurve.ranks.ballot import Offer
 
     sent = Offer.entry_bytes
     patch.setattr(Offer, "entry_bytes", lambda self: (sent(self) or b"")[:1000])
@@ -207,7 +207,7 @@ def votes_cannot_be_read(patch: Patch) -> None:
     def fail(*args: Any) -> Any:
         raise VoteError("planted")
 
-    patch.setattr("warmcurve.distributed.DefaultStore.get", fail)
+    patch.setattr("warmcurve.ranks.distributed.DefaultStore.get", fail)
 
 
 def no_store_to_vote_over(patch: Patch) -> None:
@@ -216,11 +216,11 @@ def no_store_to_vote_over(patch: Patch) -> None:
     def fail(*args: Any) -> Any:
         raise VoteError("planted")
 
-    patch.setattr("warmcurve.distributed.DefaultStore.__init__", fail)
+    patch.setattr("warmcurve.ranks.distributed.DefaultStore.__init__", fail)
 
 
 def other_protocol(patch: Patch) -> None:
-    patch.setattr("warmcurve.ballot.PROTOCOL", 99)
+    patch.setattr("warmcurve.ranks.ballot.PROTOCOL", 99)
 
 
 FAULTS: dict[str, Callable[[Patch], None]] = {

@@ -23,7 +23,7 @@ class Recalibration:
         """
         from torch.distributed import PrefixStore
 
-        from warmcurve import distributed
+        from warmcurve.ranks import distributed
 
         distributed._namespace = lambda store, rank: PrefixStore(f"boot/{boot}", store)
         rank = own_rank()

@@ -7,7 +7,7 @@ import engine
 import pytest
 
 from tests.vllm.booting import Booted, Machine
-from warmcurve.calibration import plan
+from warmcurve.curves.calibration import plan
 
 
 def speculative(**changes: Any) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def test_a_change_is_a_miss(warm: Machine, recorded: Booted, change: str, monkey
     assert len(warm.entries) == 2
     assert (warm.store / "v1" / recorded.entry.name).read_bytes() == recorded.data
 
-    from warmcurve.entry import decode
-    from warmcurve.fingerprint import diff
+    from warmcurve.storage.entry import decode
+    from warmcurve.storage.fingerprint import diff
 
     names = {difference.factor for difference in diff(decode(recorded.data).factors, booted.report["factors"])}
     assert names >= set(changed)

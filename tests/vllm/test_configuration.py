@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.vllm.declared import Asked, Declared, asked, declared
-from warmcurve.fingerprint import diff
-from warmcurve.vllm import configuration, environment, packages
+from warmcurve.storage.fingerprint import diff
+from warmcurve.vllm.factors import configuration, environment, packages
 from warmcurve.vllm.releases import KNOWN
-from warmcurve.vllm.sections import SECTIONS
-from warmcurve.vllm.variables import BY_CONTENT, COUNTED, EXCLUDED, OURS, UNRELATED
+from warmcurve.vllm.reviewed.sections import SECTIONS
+from warmcurve.vllm.reviewed.variables import BY_CONTENT, COUNTED, EXCLUDED, OURS, UNRELATED
 
 # The release of the environment itself; others are laid beside it.
 INSTALLED = "0.32.0"

@@ -16,13 +16,13 @@ import torch.distributed
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore, distributed_c10d
 
 from tests.support import boot_of
+from warmcurve.boot.driver import drive
 from warmcurve.clock import SystemClock
-from warmcurve.distributed import MAX_BYTES, DefaultStore
-from warmcurve.driver import drive
 from warmcurve.errors import VoteError, VoteLost
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.register import Register
-from warmcurve.store import DirectoryStore
+from warmcurve.ranks.distributed import MAX_BYTES, DefaultStore
+from warmcurve.ranks.register import Register
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
 
 PATIENT_S = 60.0

@@ -17,10 +17,10 @@ def _raise(*args: Any, **kwargs: Any) -> Any:
 
 
 STEPS = {
-    "fingerprint": "warmcurve.vllm.factors.read",
-    "get": "warmcurve.store.DirectoryStore.get",
-    "decode": "warmcurve.entry.decode",
-    "sentinel": "warmcurve.sentinel.judge",
+    "fingerprint": "warmcurve.vllm.factors.declared.read",
+    "get": "warmcurve.storage.store.DirectoryStore.get",
+    "decode": "warmcurve.storage.entry.decode",
+    "sentinel": "warmcurve.curves.sentinel.judge",
 }
 
 
@@ -45,7 +45,7 @@ def test_an_error_before_the_calibration(
 
 def test_an_error_while_storing(machine: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error after the calibration: vLLM's curves are in place, nothing is stored."""
-    monkeypatch.setattr("warmcurve.store.DirectoryStore.put", _raise)
+    monkeypatch.setattr("warmcurve.storage.store.DirectoryStore.put", _raise)
     booted = machine.boot()
     assert booted.words == ("unrecorded", "internal_error")
     assert booted.report is not None
@@ -58,7 +58,7 @@ def test_an_error_while_storing(machine: Machine, recorded: Booted, monkeypatch:
 
 def test_an_error_while_reporting(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the report: the boot is what it was, and the log names the step."""
-    monkeypatch.setattr("warmcurve.report.ReportDirectory.write", _raise)
+    monkeypatch.setattr("warmcurve.reporting.report.ReportDirectory.write", _raise)
     booted = warm.boot()
     assert booted.report is None
     assert booted.log[0].startswith("warmcurve: reused")
@@ -73,7 +73,7 @@ def test_an_error_before_there_is_a_boot(
     warm: Machine, recorded: Booted, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in setting up: vLLM boots as it does without warmcurve, and the log has the error."""
-    monkeypatch.setattr(f"warmcurve.vllm.seam.{name}", _raise)
+    monkeypatch.setattr(f"warmcurve.vllm.seam.calibration.{name}", _raise)
     booted = warm.boot()
     assert booted.words == ("unrecorded", "internal_error")
     assert "Unforeseen: planted" in booted.log[0]
@@ -83,7 +83,13 @@ def test_an_error_before_there_is_a_boot(
 
 
 @pytest.mark.parametrize(
-    "place", ["vllm.seam.Seam._take_timings", "vllm.seam.Seam._install", "boot.Boot._reuse", "boot.Boot.run"]
+    "place",
+    [
+        "vllm.seam.calibration.Seam._take_timings",
+        "vllm.seam.calibration.Seam._install",
+        "boot.path.Boot._reuse",
+        "boot.path.Boot.run",
+    ],
 )
 def test_an_error_inside_the_path(warm: Machine, recorded: Booted, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the seam or in the path itself: vLLM calibrates in full, and its samples are its own alone."""
@@ -99,11 +105,11 @@ def test_an_error_inside_the_path(warm: Machine, recorded: Booted, place: str, m
 @pytest.mark.parametrize(
     "place",
     [
-        "vllm.seam.Seam._finish",
-        "vllm.seam.Seam._record",
-        "boot.Boot._report",
-        "report.BootReport.log_line",
-        "store.DirectoryStore.describe",
+        "vllm.seam.calibration.Seam._finish",
+        "vllm.seam.calibration.Seam._record",
+        "boot.path.Boot._report",
+        "reporting.report.BootReport.log_line",
+        "storage.store.DirectoryStore.describe",
     ],
 )
 @pytest.mark.parametrize("cold", [True, False], ids=["cold", "warm"])
@@ -125,7 +131,7 @@ def test_a_hit_whose_report_fails_says_that_it_is_one(
     warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error after the stored curves are in place is reported as what it is: reused, with an error at the end."""
-    from warmcurve.vllm.seam import Seam
+    from warmcurve.vllm.seam.calibration import Seam
 
     original, calls = Seam._finish, []
 
@@ -152,7 +158,7 @@ def test_an_error_without_words(warm: Machine, recorded: Booted, monkeypatch: py
     def fail(*args: Any) -> Any:
         raise Wordless
 
-    monkeypatch.setattr("warmcurve.store.DirectoryStore.get", fail)
+    monkeypatch.setattr("warmcurve.storage.store.DirectoryStore.get", fail)
     booted = warm.boot()
     assert booted.words == ("unrecorded", "internal_error")
     assert booted.report is not None
@@ -162,7 +168,7 @@ def test_an_error_without_words(warm: Machine, recorded: Booted, monkeypatch: py
 
 def test_a_device_that_cannot_be_told(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that raises when it is asked what it is: a factor that is not known, so nothing loaded or stored."""
-    monkeypatch.setattr("warmcurve.vllm.device.Cpu.factors", _raise)
+    monkeypatch.setattr("warmcurve.vllm.device.identity.Cpu.factors", _raise)
     booted = warm.boot()
     assert booted.words == ("unrecorded", "factor_unknown")
     assert booted.runs == STOCK_RUNS
@@ -249,7 +255,7 @@ def test_a_model_that_cannot_be_identified(warm: Machine, recorded: Booted, monk
     """A required factor that cannot be read: neither loaded nor stored, and the report names it."""
     from warmcurve.errors import FactorError
     from warmcurve.outcome import Reason
-    from warmcurve.vllm import models
+    from warmcurve.vllm.weights import models
 
     def unknown(model: object, load: object, reading: object) -> object:
         raise FactorError(Reason.FACTOR_UNKNOWN, "target.model.weights", "planted")

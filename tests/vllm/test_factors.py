@@ -15,15 +15,16 @@ import msgspec
 import pytest
 
 from warmcurve.errors import FactorError
-from warmcurve.fingerprint import diff, fingerprint
-from warmcurve.vllm import environment, factors, packages, plugins, releases, toolchain
-from warmcurve.vllm.device import device_of
+from warmcurve.storage.fingerprint import diff, fingerprint
+from warmcurve.vllm import releases
+from warmcurve.vllm.device.identity import device_of
+from warmcurve.vllm.factors import declared, environment, packages, plugins, toolchain
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
 
 
 def read(runner: Any) -> dict[str, Any]:
-    return factors.read(factors.Subject(runner, device_of(runner), dict(os.environ), SIZES))
+    return declared.read(declared.Subject(runner, device_of(runner), dict(os.environ), SIZES))
 
 
 @dataclass
@@ -294,9 +295,9 @@ def test_a_kernel_that_a_layer_holds_is_told(runner: Any, monkeypatch: pytest.Mo
 
 def test_every_factor_is_changed_by_a_test() -> None:
     """A factor that is declared and in no change above would be one whose loss nobody noticed."""
-    declared = {factor.name for factor in factors.FACTORS}
-    assert {name for name in declared if not any(change.startswith(name) for change in CHANGES)} == set()
-    assert {change for change in CHANGES if not any(change.startswith(name) for name in declared)} == set()
+    names = {factor.name for factor in declared.FACTORS}
+    assert {name for name in names if not any(change.startswith(name) for change in CHANGES)} == set()
+    assert {change for change in CHANGES if not any(change.startswith(name) for name in names)} == set()
     assert len(CHANGES) >= 60
 
 
@@ -444,9 +445,9 @@ def test_what_prices_nothing_is_not_keyed(
     assert diff(before, read(runner)) == ()
 
 
-@pytest.mark.parametrize("factor", factors.FACTORS, ids=lambda factor: factor.name)
+@pytest.mark.parametrize("factor", declared.FACTORS, ids=lambda factor: factor.name)
 def test_a_factor_that_cannot_be_read_is_unknown(
-    runner: Any, factor: factors.Factor, monkeypatch: pytest.MonkeyPatch
+    runner: Any, factor: declared.Factor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is raised while one is read, the factor is unknown by its own name, never null."""
 
@@ -454,20 +455,20 @@ def test_a_factor_that_cannot_be_read_is_unknown(
         raise AttributeError("planted")
 
     broken = msgspec.structs.replace(factor, read=fail)
-    changed = tuple(broken if other is factor else other for other in factors.FACTORS)
-    monkeypatch.setattr(factors, "FACTORS", changed)
+    changed = tuple(broken if other is factor else other for other in declared.FACTORS)
+    monkeypatch.setattr(declared, "FACTORS", changed)
     with pytest.raises(FactorError, match=f"{factor.name}: AttributeError: planted"):
         read(runner)
 
 
-@pytest.mark.parametrize("factor", factors.FACTORS, ids=lambda factor: factor.name)
+@pytest.mark.parametrize("factor", declared.FACTORS, ids=lambda factor: factor.name)
 def test_nothing_is_a_value_only_of_an_optional_factor(
-    runner: Any, factor: factors.Factor, monkeypatch: pytest.MonkeyPatch
+    runner: Any, factor: declared.Factor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a factor reads null, it is unknown, by its own name, unless it is declared as one that may be missing."""
     broken = msgspec.structs.replace(factor, read=lambda _: None)
-    changed = tuple(broken if other is factor else other for other in factors.FACTORS)
-    monkeypatch.setattr(factors, "FACTORS", changed)
+    changed = tuple(broken if other is factor else other for other in declared.FACTORS)
+    monkeypatch.setattr(declared, "FACTORS", changed)
     if factor.optional:
         assert read(runner)
     else:

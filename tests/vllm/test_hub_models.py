@@ -11,7 +11,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from tests.plugin.test_models import LOAD, A, B, load, model, who, write
 from warmcurve.errors import FactorError
-from warmcurve.vllm.models import identity
+from warmcurve.vllm.weights.models import identity
 
 OLD, NEW = "1" * 40, "2" * 40
 

@@ -136,18 +136,18 @@ OBSTACLES: dict[str, tuple[Change, str, tuple[str, ...], int]] = {
     "tampered costs": (_lay(lambda data: tampered(data, scaled(3, only=16))), "sentinel_scale", SHAPE, 2),
     "an unknown release": (_another_release, "engine_unknown", ("vllm 0.", "is none of"), 0),
     "another setting": (_set("WARMCURVE_MAX_REGRET", "much"), "settings_invalid", ("WARMCURVE_MAX_REGRET",), 0),
-    "an unknown device": (_plant("warmcurve.vllm.device.Cpu.factors"), "factor_unknown", PLANTED, 0),
+    "an unknown device": (_plant("warmcurve.vllm.device.identity.Cpu.factors"), "factor_unknown", PLANTED, 0),
     "curves refused": (_refuse, "install_refused", PLANTED, 2),
     "at fingerprint": (_plant(STEPS["fingerprint"]), "internal_error", PLANTED, 0),
     "at get": (_plant(STEPS["get"]), "internal_error", PLANTED, 0),
     "at decode": (_plant(STEPS["decode"]), "internal_error", PLANTED, 0),
     "at sentinel": (_plant(STEPS["sentinel"]), "internal_error", PLANTED, 2),
-    "at timings": (_plant("warmcurve.vllm.seam.Seam._take_timings"), "internal_error", PLANTED, 2),
-    "at install": (_plant("warmcurve.vllm.seam.Seam._install"), "internal_error", PLANTED, 2),
-    "in the path": (_plant("warmcurve.boot.Boot.run"), "internal_error", PLANTED, 0),
-    "in the boot": (_plant("warmcurve.vllm.seam.Boot"), "internal_error", PLANTED, 0),
-    "in the seam": (_plant("warmcurve.vllm.seam.Seam.place"), "internal_error", PLANTED, 0),
-    "in the release": (_plant("warmcurve.vllm.seam._stranger"), "internal_error", PLANTED, 0),
+    "at timings": (_plant("warmcurve.vllm.seam.calibration.Seam._take_timings"), "internal_error", PLANTED, 2),
+    "at install": (_plant("warmcurve.vllm.seam.calibration.Seam._install"), "internal_error", PLANTED, 2),
+    "in the path": (_plant("warmcurve.boot.path.Boot.run"), "internal_error", PLANTED, 0),
+    "in the boot": (_plant("warmcurve.vllm.seam.calibration.Boot"), "internal_error", PLANTED, 0),
+    "in the seam": (_plant("warmcurve.vllm.seam.calibration.Seam.place"), "internal_error", PLANTED, 0),
+    "in the release": (_plant("warmcurve.vllm.seam.calibration._stranger"), "internal_error", PLANTED, 0),
 }
 
 
@@ -158,8 +158,8 @@ def test_require_stops_where_nothing_is_asked_for(
     from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
 
     monkeypatch.setattr(Manager, "batches_to_profile", lambda manager, sizes: iter(()))
-    monkeypatch.setattr("warmcurve.vllm.seam.Seam._batches", lambda seam, sizes: iter(()))
-    monkeypatch.setattr("warmcurve.vllm.seam.Seam._initial_curves", lambda seam, samples: None)
+    monkeypatch.setattr("warmcurve.vllm.seam.calibration.Seam._batches", lambda seam, sizes: iter(()))
+    monkeypatch.setattr("warmcurve.vllm.seam.calibration.Seam._initial_curves", lambda seam, samples: None)
     mode("require")
     failed = warm.fail(CurvesRequired)
     assert "vLLM asked for no run to be timed" in str(failed.error)
@@ -211,7 +211,7 @@ def test_require_keeps_curves_that_are_in_place(
     warm: Machine, recorded: Booted, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error after a hit does not end the boot: it has what it requires."""
-    monkeypatch.setattr("warmcurve.vllm.seam.Seam._finish", _raise)
+    monkeypatch.setattr("warmcurve.vllm.seam.calibration.Seam._finish", _raise)
     mode("require")
     booted = warm.boot()
     assert len(booted.runs) == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from warmcurve.vllm import nvml
+from warmcurve.vllm.device import nvml
 
 
 @pytest.fixture(scope="module")

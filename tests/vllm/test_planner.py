@@ -9,8 +9,8 @@ from vllm.v1.worker.gpu.spec_decode.adaptive_verification import (
     build_cost_tables_from_curves,
 )
 
-from warmcurve.planner import Batch, CostTables, cost_tables, draft_budget
-from warmcurve.profile import CostCurve, CostProfile
+from warmcurve.curves.profile import CostCurve, CostProfile
+from warmcurve.planning.planner import Batch, CostTables, cost_tables, draft_budget
 
 CASES = 3000
 

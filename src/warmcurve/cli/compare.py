@@ -12,11 +12,11 @@ from warmcurve.cli.diff import named_entry
 from warmcurve.cli.location import store_option
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
 from warmcurve.cli.table import Column, table
-from warmcurve.entry import Entry
-from warmcurve.profile import CostProfile
+from warmcurve.curves.profile import CostProfile
+from warmcurve.storage.entry import Entry
 
 if TYPE_CHECKING:
-    from warmcurve.workload import Case
+    from warmcurve.planning.workload import Case
 
 DRAFTS: Final = 7
 """K where neither side's factors say it: DSpark's usual block."""
@@ -84,7 +84,7 @@ def compare_command(
     which drafted tokens survive, no prompts. A common factor costs nothing. Which factors differ: see `diff`.
     """
     try:
-        from warmcurve.workload import cases, request_counts
+        from warmcurve.planning.workload import cases, request_counts
     except ImportError as error:
         raise Unreadable(f"{error}: comparing needs numpy", "pip install 'warmcurve[demo]'") from error
     (left_path, ours), (right_path, theirs) = (
@@ -160,7 +160,7 @@ def _last_common_size(a: CostProfile, b: CostProfile) -> int:
 
 
 def _rows(a: CostProfile, b: CostProfile, declared: "Sequence[Case]") -> list[Row]:
-    from warmcurve.planner import losses
+    from warmcurve.planning.planner import losses
 
     batches = [case.batch for case in declared]
     lost = defaultdict(list)

@@ -11,7 +11,7 @@ import click
 from warmcurve.cli.output import document, json_option, note
 from warmcurve.cli.table import Column, table
 from warmcurve.outcome import Outcome
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.store import DirectoryStore
 
 if TYPE_CHECKING:
     from warmcurve.embedded.trial import Booted, Serving, Shown

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from warmcurve import explain
 from warmcurve.cli.inspection import inspect_file, read_file
 from warmcurve.cli.location import open_store, store_option
 from warmcurve.cli.output import Unreadable, clean, document, json_option
 from warmcurve.cli.reports import named_report
 from warmcurve.cli.show import PREFIX, NoSuchEntry, find
-from warmcurve.entry import Entry
 from warmcurve.errors import StoreError
-from warmcurve.fingerprint import Difference, diff, fingerprint
 from warmcurve.printable import printable
+from warmcurve.reporting import explain
+from warmcurve.storage.entry import Entry
+from warmcurve.storage.fingerprint import Difference, diff, fingerprint
 
 
 class Side(NamedTuple):

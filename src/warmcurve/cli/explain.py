@@ -14,10 +14,10 @@ from warmcurve.cli.ls import short_length
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
 from warmcurve.cli.reports import HINT, Regret, Report, Told, last_miss, named_report, stored_reports
 from warmcurve.cli.show import aligned
-from warmcurve.explain import Neighbour, nearest, survey
-from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import MEANINGS, OUTCOMES, Meaning, Outcome, Reason
-from warmcurve.store import DirectoryStore
+from warmcurve.reporting.explain import Neighbour, nearest, survey
+from warmcurve.storage.fingerprint import fingerprint
+from warmcurve.storage.store import DirectoryStore
 
 _NEIGHBOURS: Final = 3
 _LINES: Final = 20

@@ -7,10 +7,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from warmcurve.entry import MAX_BYTES, Entry, decode
 from warmcurve.errors import EntryError, StoreError, WarmcurveError
 from warmcurve.outcome import Reason
-from warmcurve.store import DirectoryStore, check_digest
+from warmcurve.storage.entry import MAX_BYTES, Entry, decode
+from warmcurve.storage.store import DirectoryStore, check_digest
 
 
 class Inspection(NamedTuple):

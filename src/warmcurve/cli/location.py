@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from warmcurve.boot.settings import Settings
 from warmcurve.errors import StoreError
-from warmcurve.history import HistoryDirectory
 from warmcurve.outcome import Reason
-from warmcurve.report import ReportDirectory
-from warmcurve.settings import Settings
-from warmcurve.store import DirectoryStore
+from warmcurve.reporting.report import ReportDirectory
+from warmcurve.storage.history import HistoryDirectory
+from warmcurve.storage.store import DirectoryStore
 
 
 class NoSuchStore(StoreError):

@@ -13,7 +13,7 @@ from warmcurve.cli.location import open_store, store_option
 from warmcurve.cli.machines import Machine, Machines
 from warmcurve.cli.output import clean, document, json_option, note
 from warmcurve.cli.table import NOTHING, Column, table
-from warmcurve.entry import SCHEMA
+from warmcurve.storage.entry import SCHEMA
 
 _SHORT: Final = 12
 _COLUMNS: Final = (

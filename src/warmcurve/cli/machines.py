@@ -6,14 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from warmcurve.boot.settings import Settings
 from warmcurve.cli.inspection import Inspection
 from warmcurve.cli.location import open_histories
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.table import NOTHING, Column, table
 from warmcurve.errors import StoreError
-from warmcurve.history import Calibration, History, apart, disagreement, loss_bound
-from warmcurve.settings import Settings
-from warmcurve.store import DirectoryStore
+from warmcurve.storage.history import Calibration, History, apart, disagreement, loss_bound
+from warmcurve.storage.store import DirectoryStore
 
 
 class Compared(NamedTuple):

@@ -9,9 +9,9 @@ import msgspec
 from warmcurve.cli.inspection import read_file
 from warmcurve.cli.output import Unreadable
 from warmcurve.errors import FactorError, StoreError
-from warmcurve.fingerprint import fingerprint
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.report import MAX_BYTES, ReportDirectory
+from warmcurve.reporting.report import MAX_BYTES, ReportDirectory
+from warmcurve.storage.fingerprint import fingerprint
 
 HINT: Final = "Name a JSON file of the store's reports/ directory, or a copy of one."
 

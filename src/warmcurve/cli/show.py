@@ -16,9 +16,9 @@ from warmcurve.cli.location import open_store, store_option
 from warmcurve.cli.machines import Machines
 from warmcurve.cli.output import clean, document, json_option
 from warmcurve.cli.table import Column, table
-from warmcurve.entry import Entry
-from warmcurve.profile import CostCurve, CostProfile
-from warmcurve.store import DirectoryStore
+from warmcurve.curves.profile import CostCurve, CostProfile
+from warmcurve.storage.entry import Entry
+from warmcurve.storage.store import DirectoryStore
 
 PREFIX: Final = re.compile(r"[0-9a-f]{4,64}")
 

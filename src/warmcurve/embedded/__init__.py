@@ -1,6 +1,6 @@
 """The embedded engine: a small language model, its drafter and its scheduler in numpy, without a GPU.
 
 It completes Python source byte by byte, with speculative decoding and adaptive verification, and boots through
-`warmcurve.boot` as any engine would. The order to read it in: `startup.py` (how it boots), `engine.py` (a step from
-schedule to tokens), `model.py`, `cache.py`, `weights.py`.
+`warmcurve.boot` as any engine would. Read `startup.py` first (how it boots), then `engine.py` (a step from schedule to
+tokens), `model.py`, `cache.py`, `weights.py`.
 """

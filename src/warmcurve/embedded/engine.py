@@ -22,12 +22,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from warmcurve.curves.profile import Sample
 from warmcurve.embedded import noise
 from warmcurve.embedded.cache import Cache, Group, Integers
 from warmcurve.embedded.model import CAPACITY, LAYERS, POSITIONS, Drafter, Rows, Target
 from warmcurve.embedded.weights import Floats
-from warmcurve.planner import Batch, CostTables, allocate, draft_budget
-from warmcurve.profile import Sample
+from warmcurve.planning.planner import Batch, CostTables, allocate, draft_budget
 
 CAPTURED: Final = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MAX_TOKENS: Final = 1024

@@ -1,4 +1,4 @@
-"""How this engine boots: the worked example of driving `warmcurve.boot`.
+"""How this engine boots: the worked example of driving `warmcurve.boot.path`.
 
 An engine brings four things to a boot: the plan of its full calibration, the factors its curves depend on, a store, and
 answers to three requests. `drive` asks them in the right order, and the report says how it went.
@@ -18,23 +18,23 @@ from typing import Any, Final
 import numpy as np
 
 from warmcurve._version import __version__
-from warmcurve.admission import Thresholds
-from warmcurve.boot import Boot
-from warmcurve.calibration import Plan, plan, profile_from
+from warmcurve.boot.driver import drive
+from warmcurve.boot.path import Boot
+from warmcurve.boot.request import Samples
+from warmcurve.boot.settings import Settings
 from warmcurve.clock import Clock, SystemClock
-from warmcurve.driver import drive
+from warmcurve.curves.admission import Thresholds
+from warmcurve.curves.calibration import Plan, plan, profile_from
+from warmcurve.curves.profile import CostProfile
+from warmcurve.curves.sentinel import Limits, VerifiedProfile
 from warmcurve.embedded.engine import CONTEXT, Engine, Policy
 from warmcurve.embedded.model import HERE, POSITIONS
-from warmcurve.fingerprint import Factors, Value
-from warmcurve.history import Histories
-from warmcurve.planner import cost_tables
-from warmcurve.profile import CostProfile
-from warmcurve.regret import weigh
-from warmcurve.report import BootReport
-from warmcurve.request import Samples
-from warmcurve.sentinel import Limits, VerifiedProfile
-from warmcurve.settings import Settings
-from warmcurve.store import Store
+from warmcurve.planning.planner import cost_tables
+from warmcurve.planning.regret import weigh
+from warmcurve.reporting.report import BootReport
+from warmcurve.storage.fingerprint import Factors, Value
+from warmcurve.storage.history import Histories
+from warmcurve.storage.store import Store
 
 NAME: Final = f"embedded {__version__}"
 NOISY: Final = Limits(scale_low=0.25, scale_high=4.0, max_regret=0.6)

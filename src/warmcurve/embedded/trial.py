@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from warmcurve.boot.settings import Settings
+from warmcurve.curves.profile import CostProfile
 from warmcurve.embedded import library
 from warmcurve.embedded.engine import Counts, Engine, Policy, Request
 from warmcurve.embedded.model import load
 from warmcurve.embedded.startup import BUSY, NOISY, Startup, start
-from warmcurve.planner import CostTables
-from warmcurve.profile import CostProfile
-from warmcurve.report import BootReport
-from warmcurve.settings import Settings
-from warmcurve.store import Store
+from warmcurve.planning.planner import CostTables
+from warmcurve.reporting.report import BootReport
+from warmcurve.storage.store import Store
 
 PROMPT: Final = 128
 REPLY: Final = 128

@@ -7,7 +7,7 @@
 The fixture gives a new, empty, writable store for each test.
 """
 
-from warmcurve.store import Store
+from warmcurve.storage.store import Store
 
 _A, _B = "a" * 64, "0123456789abcdef" * 4
 

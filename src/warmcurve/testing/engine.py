@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from warmcurve.calibration import REPLAYS, Plan, plan
+from warmcurve.boot.request import Samples
+from warmcurve.curves.calibration import REPLAYS, Plan, plan
+from warmcurve.curves.profile import Sample
+from warmcurve.curves.sentinel import VerifiedProfile
 from warmcurve.errors import InstallRefused
-from warmcurve.profile import Sample
-from warmcurve.request import Samples
-from warmcurve.sentinel import VerifiedProfile
 from warmcurve.testing.clock import FakeClock
 
 
 class ScriptedEngine:
-    """Drives like a real engine (`warmcurve.boot.drive`); its clock advances by what each run costs.
+    """Drives like a real engine (`warmcurve.boot.path.drive`); its clock advances by what each run costs.
 
     `verify_ms(tokens)` and `draft_ms(requests)` are the cost model and may be replaced between boots. A step has
     min(tokens, max_requests) requests, and is a full graph up to the largest captured size. `runs` holds the number of

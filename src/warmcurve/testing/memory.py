@@ -1,8 +1,8 @@
 """Stores in memory: one that is perfect, one that fails when told."""
 
 from warmcurve.errors import StoreError
-from warmcurve.history import History
-from warmcurve.store import check_digest
+from warmcurve.storage.history import History
+from warmcurve.storage.store import check_digest
 
 
 class MemoryStore:

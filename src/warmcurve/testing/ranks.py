@@ -10,8 +10,9 @@ T = TypeVar("T")
 
 
 class MemoryKeyValue:
-    """A key-value store (`warmcurve.register.KeyValue`) that all threads share. With `fails` set, every call asks it
-    first: `fails(operation, key)` says whether this one raises `VoteError`.
+    """A key-value store (`warmcurve.ranks.register.KeyValue`) that all threads share.
+
+    With `fails` set, every call asks it first: `fails(operation, key)` says whether this one raises `VoteError`.
     """
 
     def __init__(self) -> None:

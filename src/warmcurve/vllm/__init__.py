@@ -23,7 +23,7 @@ def register() -> None:
     if switch.strip().lower() in {"", "0", "false", "no", "off"} or mode == "off":
         return
     try:
-        from warmcurve.vllm import hook
+        from warmcurve.vllm.seam import hook
 
         hook.install()
     except Exception as error:

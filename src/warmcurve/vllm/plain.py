@@ -13,7 +13,7 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
 
-from warmcurve.fingerprint import Value
+from warmcurve.storage.fingerprint import Value
 
 # RFC 8785 takes numbers as IEEE doubles: beyond this an integer has no unique double.
 _LARGEST: Final = 2**53 - 1

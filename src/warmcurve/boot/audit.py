@@ -1,0 +1,37 @@
+"""Stored curves beside a full calibration: what replays of every captured size would say of them (mode `verify`)."""
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from warmcurve.boot.request import Samples
+from warmcurve.boot.settings import Settings
+from warmcurve.curves import admission, sentinel
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import CostProfile
+from warmcurve.curves.sentinel import Evidence, VerifiedProfile
+
+HOLDS: Final = "the stored curves hold"
+
+
+def audit(stored: CostProfile | None, samples: Samples, settings: Settings) -> tuple[Evidence | None, str | None]:
+    """The evidence, as if every captured size had been replayed as often as the calibration did, up to the last look of
+    the policy, and what follows from it in words. Where nothing is stored or was measured there is neither.
+
+    Raises `ProfileError` for samples of which no profile can be made.
+    """
+    if stored is None:
+        return None, None
+    captured = [sample for sample in samples if sample.tokens <= stored.capture_limit]
+    asked = [sample.tokens for sample in captured]
+    if not asked:
+        return None, None
+    looks = msgspec.structs.replace(sentinel.looks(settings.sentinels), rounds=max(2, min(Counter(asked).values())))
+    verdict = sentinel.judge(stored, asked, captured, settings.limits, looks)
+    told = HOLDS
+    if not isinstance(verdict, VerifiedProfile):
+        told = f"the stored curves do not hold: {verdict.reason}, {verdict.detail}"
+    if disturbed := admission.objection(profile_from(samples, stored.capture_limit), settings.thresholds):
+        told = f"the fresh calibration would not be stored ({disturbed.reason}, {disturbed.detail}); against it {told}"
+    return verdict.evidence, told

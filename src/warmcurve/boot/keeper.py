@@ -1,0 +1,138 @@
+"""The leader's hand on what is kept: which entry may be tried, what is remembered of it, what is stored.
+
+Of several ranks the leader alone has one. Entries lie in a store, histories beside it (`history.py`).
+"""
+
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from warmcurve._version import __version__
+from warmcurve.boot import recording
+from warmcurve.boot.settings import DEFAULT_ROW, Settings
+from warmcurve.clock import Clock
+from warmcurve.curves import calibration
+from warmcurve.curves.calibration import Plan
+from warmcurve.curves.profile import CostProfile, Sample
+from warmcurve.curves.sentinel import Reading
+from warmcurve.errors import EntryError, ProfileError, StoreError
+from warmcurve.outcome import Reason
+from warmcurve.reporting import explain
+from warmcurve.storage import entry
+from warmcurve.storage.entry import Entry
+from warmcurve.storage.fingerprint import Value
+from warmcurve.storage.history import Histories, History, Rejection, apart
+from warmcurve.storage.store import Store
+
+_EXPLAINING_NS: Final = 250_000_000
+_WHOLE: Final = frozenset(
+    {Reason.ENTRY_SCHEMA, Reason.ENTRY_INCOMPLETE, Reason.ENTRY_EXPIRED, Reason.ENTRY_QUARANTINED}
+)
+"""An entry that is not used for one of these is in no one's way: it is only replaced."""
+
+
+def read(data: bytes, digest: str, plan: Plan) -> Entry:
+    """The entry, if it is whole and holds the runs of this plan. Raises `EntryError`."""
+    found = entry.decode(data, digest)
+    if problem := calibration.shortfall(plan, found.profile):
+        raise EntryError(Reason.ENTRY_INCOMPLETE, problem)
+    return found
+
+
+class Keeper:
+    """For one boot of one fingerprint. Histories are optional, and no error of theirs goes further."""
+
+    def __init__(
+        self, digest: str, plan: Plan, store: Store, histories: Histories | None, settings: Settings, clock: Clock
+    ) -> None:
+        self._digest = digest
+        self._plan = plan
+        self._store = store
+        self._histories = histories
+        self._settings = settings
+        self._clock = clock
+        self._history = History("") if histories is None else histories.read(digest)
+        self._apart = apart(settings.limits.max_regret)
+        self._tried: str | None = None
+        self._profile: CostProfile | None = None
+
+    def check(self, data: bytes, found: Entry) -> None:
+        """Raises `EntryError` where a whole entry is not to be tried: too old, or in quarantine."""
+        self._check_age(found.recorded_at)
+        self._tried, self._profile = sha256(data).hexdigest(), found.profile
+        # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried.
+        if self._settings.mode == "reuse" and self._history.quarantines(self._tried, self._settings.quarantine):
+            last = self._history.rejected[-1]
+            detail = f"turned down {len(self._history.rejected)} times in a row, last at {last.at} for {last.reason}"
+            raise EntryError(Reason.ENTRY_QUARANTINED, detail)
+
+    def _check_age(self, recorded_at: datetime | None) -> None:
+        most = self._settings.max_age_s
+        if most is None:
+            return
+        if recorded_at is None:
+            raise EntryError(Reason.ENTRY_EXPIRED, "it does not say when it was recorded")
+        age_s = (self._clock.now() - recorded_at).total_seconds()
+        # Hosts' clocks differ, so an entry may come from a future that is near; not from one that is far.
+        if abs(age_s) > most:
+            detail = f"recorded at {recorded_at.isoformat(timespec='seconds')}, {age_s:.0f} s ago, allowed {most:.0f} s"
+            raise EntryError(Reason.ENTRY_EXPIRED, detail)
+
+    def nearest(self, factors: dict[str, Value]) -> str | None:
+        """What a log says of a miss. It only informs, so it is given little time."""
+        deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
+        return explain.in_brief(factors, self._store, lambda: self._clock.monotonic_ns() > deadline)
+
+    def clear(self, error: EntryError) -> None:
+        """Take a damaged entry out of the way."""
+        if error.reason not in _WHOLE:
+            self._store.set_aside(self._digest)
+
+    def accepted(self, readings: Sequence[Reading]) -> None:
+        """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
+        assert self._profile is not None
+        history = self._history.with_acceptance(self._now(), self._profile, readings, self._apart)
+        if history != self._history:
+            self._write(history)
+
+    def turned_down(self, reason: Reason, detail: str | None) -> None:
+        if self._tried is not None and self._settings.mode == "reuse":
+            self._write(self._history.with_rejection(Rejection(self._now(), self._tried, reason, detail)))
+
+    def record(
+        self, samples: tuple[Sample, ...], engine: str, factors: dict[str, Value], conditions: Mapping[str, Any]
+    ) -> None:
+        """Store a calibration. Raises `ProfileError`, `EntryError` or `StoreError`, with the reason why not."""
+        told = {"recorded_at": self._now(), "host": platform.node(), "warmcurve": __version__, **conditions}
+        recorded = recording.record(
+            samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=told
+        )
+        unstable = self._history.instability(recorded.profile, self._apart)
+        if self._tried is None and self._settings.mode == "reuse":
+            # There is nothing that would be replaced in turn.
+            unstable = None
+        history, data, stored = self._history.with_replaced(self._tried), entry.encode(recorded), False
+        try:
+            if unstable:
+                raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
+            if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
+                raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
+            self._store.put(recorded.digest, data)
+            stored = True
+            history = msgspec.structs.replace(history, stored=sha256(data).hexdigest())
+        finally:
+            self._write(history.with_calibration(self._now(), recorded.profile, stored=stored))
+
+    def _write(self, history: History) -> None:
+        self._history = history
+        if self._histories is not None:
+            with suppress(StoreError):
+                self._histories.write(self._digest, history)
+
+    def _now(self) -> str:
+        return self._clock.now().isoformat(timespec="seconds")

@@ -1,0 +1,170 @@
+"""The environment, parsed once into a frozen value.
+
+| variable | default | meaning |
+|---|---|---|
+| `WARMCURVE_MODE` | reuse | `off`, `record`, `reuse`, `require` or `verify`: what a boot does with stored curves |
+| `WARMCURVE_MAX_AGE` | none | entries older than this are replaced: `90d`, `12h`, `30m`, `45s` |
+| `WARMCURVE_QUARANTINE` | 3 | an entry turned down so often in a row on a machine is not tried there again; 0: it is |
+| `WARMCURVE_SCALE_LOW`, `WARMCURVE_SCALE_HIGH` | 0.4, 2.5 | measured / stored of every sentinel must lie between them |
+| `WARMCURVE_MAX_REGRET` | 0.2, 0.1 | share of throughput that a stored curve may lose at most; 0.1 where all is swept |
+| `WARMCURVE_SENTINELS` | two | captured sizes that a hit replays: `two`, `sweep` (every one), or how many |
+| `WARMCURVE_TAIL` | skip | `once`: a hit also runs each size of the eager tail, which warms up kernels, and judges it |
+| `WARMCURVE_ADMIT_NOISE` | 0.1 | a calibration is stored if the replays of no size vary by more than this share |
+| `WARMCURVE_ADMIT_COLD` | 2.5 | … and no first replay took more than so many times what the others of its size took |
+| `WARMCURVE_ADMIT_RISE` | 0.01 | … and each doubling of the size costs this share more on average; 0: or less |
+| `WARMCURVE_ADMIT_BEND` | 0.25 | … and no size would count this share more if it cost as much as a smaller one |
+| `WARMCURVE_TRUST_GROUP` | 0 | trust the members of a store's group, where the group may write to it |
+| `WARMCURVE_VOTE_TIMEOUT` | 30 | seconds that each vote of several ranks waits for all of them |
+
+The switch that turns an engine's adapter on is the adapter's own.
+"""
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
+
+import msgspec
+
+from warmcurve.curves.admission import Thresholds
+from warmcurve.curves.sentinel import Limits, Policy, looks
+from warmcurve.errors import SettingsError
+from warmcurve.storage.history import REJECTIONS
+
+Mode: TypeAlias = Literal["off", "record", "reuse", "require", "verify"]
+Tail: TypeAlias = Literal["skip", "once"]
+
+MODE: Final = "WARMCURVE_MODE"
+DEFAULT_ROW: Final = 3
+"""Rejections of one entry in a row after which it is quarantined."""
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_ON = frozenset({"1", "true", "yes", "on"})
+_OFF = frozenset({"", "0", "false", "no", "off"})
+_LIMITS: Final = Limits()
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Where no limits are given they are those of the policy: a sweep allows less (`sentinel.looks`)."""
+
+    limits: Limits = _LIMITS
+    trust_group: bool = False
+    vote_timeout_s: float = 30.0
+    sentinels: Policy = "two"
+    tail: Tail = "skip"
+    thresholds: Thresholds = Thresholds()
+    mode: Mode = "reuse"
+    max_age_s: float | None = None
+    quarantine: int = DEFAULT_ROW
+
+    def __post_init__(self) -> None:
+        # By identity: limits that were given are kept, though they be equal to these.
+        own = msgspec.structs.replace(_LIMITS, max_regret=looks(self.sentinels).max_regret)
+        if self.limits is _LIMITS and own != _LIMITS:
+            msgspec.structs.force_setattr(self, "limits", own)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Raises `SettingsError`, which names the variable and what it takes."""
+        default, sentinels = Limits(), _policy(environment, "WARMCURVE_SENTINELS")
+        low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
+        high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
+        regret = _number(environment, "WARMCURVE_MAX_REGRET", looks(sentinels).max_regret, least=0, most=1)
+        timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=120)
+        return cls(
+            Limits(low, high, regret),
+            flag(environment, "WARMCURVE_TRUST_GROUP"),
+            timeout_s,
+            sentinels,
+            _tail(environment, "WARMCURVE_TAIL"),
+            _thresholds(environment),
+            mode(environment),
+            _age(environment, "WARMCURVE_MAX_AGE"),
+            _count(environment, "WARMCURVE_QUARANTINE", cls().quarantine),
+        )
+
+    def common(self) -> dict[str, Any]:
+        """What changes the runs of a hit or their verdict, so that all ranks must have it alike."""
+        limits: dict[str, Any] = msgspec.to_builtins(self.limits)
+        return limits | {"sentinels": self.sentinels, "tail": self.tail, "mode": self.mode}
+
+
+def flag(environment: Mapping[str, str], name: str) -> bool:
+    """Whether a switch is on; unset is off. Raises `SettingsError`."""
+    text = environment.get(name, "").strip().lower()
+    if text in _ON:
+        return True
+    if text in _OFF:
+        return False
+    raise SettingsError(f"{name}={text!r:.40} is neither on (1) nor off (0)")
+
+
+def mode(environment: Mapping[str, str]) -> Mode:
+    """Raises `SettingsError`."""
+    text = environment.get(MODE, "").strip().lower() or "reuse"
+    for known in get_args(Mode):
+        if text == known:
+            return known  # type: ignore[no-any-return]
+    raise SettingsError(f"{MODE}={text!r:.40} is none of {', '.join(get_args(Mode))}")
+
+
+def _age(environment: Mapping[str, str], name: str) -> float | None:
+    text = environment.get(name, "").strip().lower()
+    if not text:
+        return None
+    number, unit = text[:-1], _SECONDS.get(text[-1])
+    if unit and number.isascii() and number.isdecimal() and len(number) < 10 and int(number):
+        return float(int(number) * unit)
+    raise SettingsError(f"{name}={text!r:.40} is no age such as 90d, 12h, 30m or 45s")
+
+
+def _count(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= REJECTIONS:
+        return int(text)
+    raise SettingsError(f"{name}={text!r:.40} is not a number from 0 to {REJECTIONS}")
+
+
+def _policy(environment: Mapping[str, str], name: str) -> Policy:
+    text = environment.get(name, "").strip().lower()
+    if text in {"", "two"}:
+        return "two"
+    if text == "sweep":
+        return "sweep"
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 1:
+        return int(text)
+    raise SettingsError(f"{name}={text!r:.40} is neither two nor sweep nor a number from 2 on")
+
+
+def _tail(environment: Mapping[str, str], name: str) -> Tail:
+    text = environment.get(name, "").strip().lower()
+    if text in {"", "skip"}:
+        return "skip"
+    if text == "once":
+        return "once"
+    raise SettingsError(f"{name}={text!r:.40} is neither skip nor once")
+
+
+def _thresholds(environment: Mapping[str, str]) -> Thresholds:
+    default, most = Thresholds(), sys.float_info.max
+    return Thresholds(
+        _number(environment, "WARMCURVE_ADMIT_NOISE", default.noise, least=0, most=most),
+        _number(environment, "WARMCURVE_ADMIT_COLD", default.cold, least=1, most=most),
+        _number(environment, "WARMCURVE_ADMIT_RISE", default.rise, least=0, most=1),
+        _number(environment, "WARMCURVE_ADMIT_BEND", default.bend, least=0, most=most),
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, default: float, *, least: float, most: float) -> float:
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise SettingsError(f"{name}={text!r:.40} is not a number from {least:g} to {most:g}")
+    return value

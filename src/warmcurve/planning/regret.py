@@ -1,0 +1,29 @@
+"""What one profile costs where the other is true, both ways, over the declared batches.
+
+A boot needs no numpy and is given `weigh` by its engine.
+"""
+
+from warmcurve.curves.profile import CostProfile
+from warmcurve.planning.planner import losses
+from warmcurve.planning.workload import cases
+from warmcurve.reporting.report import RegretReport
+
+
+def weigh(fresh: CostProfile, stored: CostProfile, drafts: int) -> RegretReport | None:
+    """Over batches of `drafts` drafted tokens a request, of no more requests and tokens than both price; None where
+    there is none.
+    """
+    requests = min(fresh.draft.sizes[-1], stored.draft.sizes[-1])
+    tokens = min(fresh.verify.sizes[-1], stored.verify.sizes[-1])
+    batches = [case.batch for case in cases(requests, drafts, tokens)]
+    if not batches:
+        return None
+    by_stored, by_fresh = losses(fresh, stored, batches), losses(stored, fresh, batches)
+    return RegretReport(
+        float(by_stored.max()),
+        float(by_stored.mean()),
+        float(by_fresh.max()),
+        float(by_fresh.mean()),
+        drafts,
+        len(batches),
+    )

@@ -1,0 +1,162 @@
+"""Why a boot found nothing: the stored entries that are nearest to its factors, and what differs.
+
+A miss that is not explained looks like a cache that does not work. Nothing here decides anything.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from heapq import nsmallest
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+
+from warmcurve.errors import EntryError, FactorError, StoreError
+from warmcurve.outcome import Reason
+from warmcurve.printable import printable
+from warmcurve.storage.entry import decode
+from warmcurve.storage.fingerprint import Difference, Factors, diff, leaves
+from warmcurve.storage.store import Store
+
+SURVEYED: Final = 64
+"""How many entries a boot reads at most for one line of its log."""
+
+_ABSENT: Final = "absent"
+_WIDTH: Final = 60
+_SECTION: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]*')
+# Of a boot's line: how many differences it names, and how long each may be.
+_NAMED: Final = 2
+_NAME_WIDTH: Final = 64
+_VALUE_WIDTH: Final = 24
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What counts of a stored entry here; `recorded_at` is None where its conditions do not say."""
+
+    digest: str
+    factors: Mapping[str, Any]
+    recorded_at: datetime | None = None
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """A stored entry beside the factors of a boot.
+
+    `equal` counts the leaf factors that both have. Of each difference, left is the entry's side and right the boot's.
+    """
+
+    stored: Stored
+    equal: int
+    differences: tuple[Difference, ...]
+
+
+def survey(store: Store, limit: int | None = None, enough: Callable[[], bool] = lambda: False) -> tuple[Stored, ...]:
+    """The entries that can be read, at most `limit` attempts and only until there is `enough`.
+
+    They come in the order of their digests, which is no order at all: where there are more, these are a sample.
+    Whatever is damaged is left out. Raises `StoreError` where the store itself cannot be read.
+    """
+    found: list[Stored] = []
+    for digest in store.list()[:limit]:
+        if enough():
+            break
+        try:
+            data = store.get(digest)
+            entry = None if data is None else decode(data, digest)
+        except EntryError:
+            continue
+        except StoreError as error:
+            if error.reason is Reason.STORE_UNAVAILABLE:
+                raise
+            continue
+        if entry is not None:
+            found.append(Stored(digest, entry.factors, entry.recorded_at))
+    return tuple(found)
+
+
+def nearest(factors: Factors, entries: Iterable[Stored], count: int) -> tuple[Neighbour, ...]:
+    """The entries that share most leaf factors, at most `count` of them.
+
+    Of several that share as many, those with fewer differences come first, then the newest, then by digest. Entries
+    that are nested too deep to be compared are left out. Raises `FactorError` where the factors themselves are.
+    """
+    ranked = nsmallest(count, _ranked(leaves(factors), entries), key=itemgetter(slice(4)))
+    return tuple(Neighbour(stored, -unequal, diff(stored.factors, factors)) for unequal, *_, stored in ranked)
+
+
+def in_brief(factors: Factors, store: Store, enough: Callable[[], bool]) -> str | None:
+    """What a boot's log says of its miss, for the entries of this store that are read until there is `enough`."""
+    try:
+        return first_differences(factors, survey(store, SURVEYED, enough))
+    except StoreError:
+        return None
+
+
+def first_differences(factors: Factors, entries: Iterable[Stored]) -> str | None:
+    """`nearest 7065153c327c: speculation.draft_tokens 5 -> 7, and 2 more`, short, printable and in one line.
+
+    The boot's own entry is never the nearest. None where there is no other.
+    """
+    try:
+        # Two, since the first may be the boot's own.
+        neighbour = next((each for each in nearest(factors, entries, 2) if each.differences), None)
+    except FactorError:
+        return None
+    if neighbour is None:
+        return None
+    named = [
+        f"{_cut(printable(each.factor), _NAME_WIDTH)} {change(each, _VALUE_WIDTH)}"
+        for each in neighbour.differences[:_NAMED]
+    ]
+    more = len(neighbour.differences) - len(named)
+    rest = [f"and {more} more"] if more else []
+    return f"nearest {neighbour.stored.digest[:12]}: {', '.join(named + rest)}"
+
+
+def sections(differences: Iterable[Difference]) -> dict[str, list[Difference]]:
+    """Differences by the first part of their names."""
+    found: dict[str, list[Difference]] = {}
+    for each in differences:
+        found.setdefault(section(each), []).append(each)
+    return found
+
+
+def section(difference: Difference) -> str:
+    """The first part of the name."""
+    match = _SECTION.match(difference.factor)
+    assert match
+    return match[0]
+
+
+def line(difference: Difference) -> str:
+    """`speculation.draft_tokens: 5 -> 7`, printable; long values are cut to where they differ."""
+    return f"{printable(difference.factor)}: {change(difference)}"
+
+
+def change(difference: Difference, width: int = _WIDTH) -> str:
+    """`5 -> 7`; a value that one side lacks is `absent`, where a text would stand in quotes."""
+    sides = [_ABSENT if side is None else printable(side) for side in (difference.left, difference.right)]
+    start = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), min(map(len, sides)))
+    return " -> ".join(_cut(side, width, start) for side in sides)
+
+
+def _ranked(ours: Mapping[str, str], entries: Iterable[Stored]) -> Iterator[tuple[int, int, float, str, Stored]]:
+    for stored in entries:
+        try:
+            theirs = leaves(stored.factors)
+        except FactorError:
+            continue
+        equal = len(ours.items() & theirs.items())
+        recorded = stored.recorded_at
+        age = math.inf if recorded is None else -recorded.timestamp()
+        yield -equal, len(ours.keys() | theirs.keys()) - equal, age, stored.digest, stored
+
+
+def _cut(text: str, width: int, start: int = 0) -> str:
+    """At most `width` characters, with what stands at `start` among them."""
+    if len(text) <= width:
+        return text
+    begin = 0 if start < width // 2 else start - width // 4
+    part = text[begin : begin + width - 6]
+    return f"{'...' * (begin > 0)}{part}{'...' * (begin + len(part) < len(text))}"

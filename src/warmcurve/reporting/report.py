@@ -1,0 +1,198 @@
+"""What a boot says of itself: one log line, and one JSON file under the store.
+
+    <store>/reports/<UTC time>-<host>-<pid>-<random>.json
+
+The newest reports are kept, so that the directory stays small.
+"""
+
+import json
+import math
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from warmcurve.curves.sentinel import Evidence, Limits
+from warmcurve.errors import StoreError
+from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
+from warmcurve.printable import printable
+from warmcurve.ranks.vote import Decision
+from warmcurve.storage import files
+
+KEPT: Final = 64
+MAX_BYTES: Final = 4 << 20
+"""More than any report has: its factors are those of an entry, a line each."""
+
+
+class VoteReport(msgspec.Struct, frozen=True):
+    """What the world decided last, this rank's own word on it, and the time spent on the votes in ms."""
+
+    decision: Decision | None
+    own: Decision | None
+    waited_ms: float
+
+
+class RegretReport(msgspec.Struct, frozen=True):
+    """Shares of the best throughput, over declared batches of `drafts` drafted tokens a request: lost by planning with
+    the stored curves where the fresh ones are true, and by planning with the fresh ones where the stored ones are.
+    `worst` is of the batch that loses most, `mean` of all.
+    """
+
+    stored_worst: float
+    stored_mean: float
+    fresh_worst: float
+    fresh_mean: float
+    drafts: int
+    batches: int
+
+
+class BootReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One boot of one rank.
+
+    `reason` is why the boot did not end as planned, `missed` why no stored curve was used (both None after a hit);
+    they differ where nothing could be stored: then `reason` is why not. `detail` says in one line what was met.
+    `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
+    calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
+    `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later.
+    `expected_ms` is what one round of the sentinels costs by the stored curves. `regret` compares stored curves with
+    those of a calibration that ran nevertheless. `unreviewed` names factors of an engine newer than those reviewed,
+    which count. `vote` is null for a world of one.
+    """
+
+    schema: int = 1
+    at: str
+    warmcurve: str
+    engine: str
+    host: str
+    pid: int
+    rank: int = 0
+    world: int = 1
+    outcome: Outcome
+    reason: Reason | None
+    missed: Reason | None
+    detail: str | None = None
+    step: Step | None = None
+    digest: str | None = None
+    entry: str | None = None
+    calibration_runs: int = 0
+    sentinel_runs: int = 0
+    mode: str = "reuse"
+    expected_ms: float | None = None
+    calibration_ms: float = 0.0
+    recorded_ms: float | None = None
+    evidence: Evidence | None = None
+    regret: RegretReport | None = None
+    limits: Limits
+    factors: Mapping[str, Any] | None = None
+    unreviewed: tuple[str, ...] = ()
+    vote: VoteReport | None = None
+
+    def log_line(self) -> str:
+        """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""
+        evidence, regret, decision = self.evidence, self.regret, self.vote and self.vote.decision
+        fields = {
+            "mode": None if self.mode == "reuse" else self.mode,
+            "reason": self.reason,
+            "missed": None if self.missed == self.reason else self.missed,
+            "by_rank": decision.rank if decision and decision.reason else None,
+            "step": self.step,
+            "sentinel_runs": self.sentinel_runs,
+            "calibration_runs": self.calibration_runs,
+            "calibration_ms": f"{self.calibration_ms:.0f}",
+            "recorded_ms": None if self.recorded_ms is None else f"{self.recorded_ms:.0f}",
+            "expected_ms": None if self.expected_ms is None else f"{self.expected_ms:.0f}",
+            "scale": evidence and f"{evidence.scale:.3g}",
+            "loss_bound": evidence and f"{evidence.loss_bound:.3g}",
+            "regret": regret and f"{regret.stored_worst:.3g}",
+            "unreviewed": len(self.unreviewed) or None,
+            "digest": self.digest and self.digest[:12],
+        }
+        words = [f"warmcurve: {self.outcome}"]
+        words += [f"{name}={value}" for name, value in fields.items() if value is not None]
+        if self.detail:
+            words.append(f"({printable(' '.join(self.detail.split()))[:400]})")
+        if self.reason and self.outcome is Outcome.UNRECORDED:
+            words.append(f"- {MEANINGS[self.reason].remedy}")
+        return " ".join(words)
+
+
+class ReportDirectory:
+    """The reports of a store's boots. Writing raises `StoreError`; a boot goes on without."""
+
+    def __init__(self, directory: Path, *, trust_group: bool = False) -> None:
+        self.directory = directory
+        self._reports = directory / "reports"
+        self._trust_group = trust_group
+
+    def write(self, report: BootReport) -> Path:
+        moment = report.at.replace(":", "").replace("-", "")
+        name = f"{moment}-{socket.gethostname().replace('/', '_')[:64]}-{report.pid}-{secrets.token_hex(2)}.json"
+        data = json.dumps(_plain(report), indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
+        try:
+            with self._open(create=True) as reports:
+                files.publish(reports, name, data)
+                with suppress(OSError):
+                    files.keep_newest(reports, _names(reports), KEPT, name)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise files.write_error(self._reports / name, error) from error
+        return self._reports / name
+
+    def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return files.open_nested(self.directory, self._reports, trust_group=self._trust_group, create=create)
+
+    def paths(self) -> tuple[Path, ...]:
+        """The reports, oldest first."""
+        try:
+            return tuple(self._reports / name for name in sorted(_names(self._reports)))
+        except OSError:
+            return ()
+
+    def read(self) -> tuple[tuple[Path, bytes | StoreError], ...]:
+        """The newest reports, newest first, and for one that cannot be read its error. Raises `StoreError` where the
+        directory itself cannot be read or others may write to it.
+        """
+        found: list[tuple[Path, bytes | StoreError]] = []
+        try:
+            with self._open() as reports:
+                for name in sorted(_names(reports), reverse=True)[:KEPT]:
+                    with suppress(FileNotFoundError):
+                        found.append((self._reports / name, self._read(reports, name)))
+        except FileNotFoundError:
+            pass
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(Reason.STORE_UNAVAILABLE, f"{self._reports}: {error.strerror}") from error
+        return tuple(found)
+
+    def _read(self, reports: int, name: str) -> bytes | StoreError:
+        try:
+            return files.read(reports, name, self._reports, MAX_BYTES, trust_group=self._trust_group)
+        except StoreError as error:
+            return error
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of a report: paths and host names may be no Unicode, and an engine's numbers none at all."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, int) else type(value).__qualname__
+
+
+def _names(directory: int | Path) -> list[str]:
+    return [name for name in os.listdir(directory) if name.endswith(".json") and not name.startswith(".")]

@@ -1,0 +1,198 @@
+"""Bytes ↔ entry.
+
+    line 1  {"format":"warmcurve","schema":1,"sha256":"<of line 2>","length":<of line 2, bytes>}
+    line 2  the payload: factors, engine, measuring protocol, profile with raw samples, conditions
+
+The checksum covers the payload's bytes as they are stored, so no canonical form is needed. It finds damage; it is no
+signature. Decoding trusts nothing: bounded size before parsing, strict types, no repeated or unknown field, no number
+that is not finite, the factors must hash to the digest asked for, and the curves must be the medians of their samples.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NoReturn
+
+import msgspec
+
+from warmcurve.curves.calibration import profile_from
+from warmcurve.curves.profile import CostProfile
+from warmcurve.errors import EntryError, FactorError, ProfileError
+from warmcurve.outcome import Reason
+from warmcurve.storage.fingerprint import Value, fingerprint
+
+FORMAT: Final = "warmcurve"
+# Raise it when the payload's meaning or shape changes, and with it the directory of the stores (`store.py`).
+SCHEMA: Final = 1
+MAX_BYTES: Final = 1 << 20
+"""An entry of a hundred sizes takes some 50 kB."""
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    schema: int
+    sha256: str
+    length: int
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the curves were measured and how they are read: of each segment of the verify curve, the rule by which the
+    engine finds the cost between two stored sizes.
+    """
+
+    replays: int
+    statistic: Literal["median"]
+    unit: Literal["ms"]
+    lookup_captured: Literal["step"]
+    lookup_tail: Literal["linear"]
+
+
+def protocol(replays: int) -> Protocol:
+    """The one protocol of this schema."""
+    return Protocol(replays, statistic="median", unit="ms", lookup_captured="step", lookup_tail="linear")
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conditions` are informative (time, host, versions, ms the calibration took); they never enter the digest."""
+
+    factors: dict[str, Any]
+    engine: str
+    protocol: Protocol
+    profile: CostProfile
+    conditions: dict[str, str | int | float | bool | None]
+
+    @property
+    def digest(self) -> str:
+        return fingerprint(self.factors)
+
+    @property
+    def recorded_at(self) -> datetime | None:
+        """In UTC; None where the conditions do not say, or not as a time."""
+        text = self.conditions.get("recorded_at")
+        if not isinstance(text, str):
+            return None
+        try:
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+
+
+def writable(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that JSON can hold: a host's name may be no Unicode, a reading no number. They only inform."""
+    return {name: value for name, value in conditions.items() if _writable(name) and _writable(value)}
+
+
+def _writable(value: str | float | None) -> bool:
+    if isinstance(value, str):
+        return value.isascii() or value == value.encode("utf-8", "replace").decode()
+    return value is None or abs(value) < 1e15  # false for a NaN
+
+
+def encode(entry: Entry) -> bytes:
+    """Raises `FactorError` where the factors have no canonical form, `EntryError` for what no reader would take."""
+    fingerprint(entry.factors)
+    try:
+        payload = msgspec.json.encode(entry)
+    except UnicodeEncodeError as error:
+        raise EntryError(Reason.ENTRY_INVALID, "a lone surrogate") from error
+    header = Header(FORMAT, SCHEMA, hashlib.sha256(payload).hexdigest(), len(payload))
+    data = msgspec.json.encode(header) + b"\n" + payload + b"\n"
+    if len(data) > MAX_BYTES:
+        raise EntryError(Reason.ENTRY_TOO_LARGE, f"{len(data)} bytes, at most {MAX_BYTES}")
+    return data
+
+
+def decode(data: bytes, digest: str | None = None) -> Entry:
+    """The entry in these bytes. Raises `EntryError`, with `ENTRY_FOREIGN` where it is not the one of `digest`."""
+    if len(data) > MAX_BYTES:
+        raise EntryError(Reason.ENTRY_TOO_LARGE, f"more than {MAX_BYTES} bytes")
+    entry = _decode_payload(_checked_payload(data))
+    try:
+        own = entry.digest
+    except FactorError as error:
+        raise EntryError(Reason.ENTRY_INVALID, f"factors: {error.detail}") from error
+    except RecursionError as error:
+        raise EntryError(Reason.ENTRY_INVALID, "factors: nested too deep") from error
+    if digest is not None and own != digest:
+        raise EntryError(Reason.ENTRY_FOREIGN, f"the payload is the entry of {own}")
+    return entry
+
+
+def _checked_payload(data: bytes) -> bytes:
+    line, newline, rest = data.partition(b"\n")
+    if not newline:
+        raise EntryError(Reason.ENTRY_TRUNCATED, f"{len(data)} bytes without the end of a header line")
+    fields = _loads(line, "header")
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise EntryError(Reason.ENTRY_MALFORMED, "the first line is not the header of an entry")
+    # Before the other fields: a later schema may have others.
+    if fields.get("schema") != SCHEMA or isinstance(fields.get("schema"), bool):
+        raise EntryError(Reason.ENTRY_SCHEMA, f"schema {fields.get('schema')!r:.40}, this version reads {SCHEMA}")
+    try:
+        header = msgspec.convert(fields, Header)
+    except msgspec.ValidationError as error:
+        raise EntryError(Reason.ENTRY_MALFORMED, f"header: {error}") from error
+    if len(rest) < header.length + 1:
+        # Not how many: Python refuses to print integers of thousands of digits, and a header may declare one.
+        raise EntryError(Reason.ENTRY_TRUNCATED, f"{len(rest)} bytes follow the header, which declares more")
+    if header.length < 0 or rest[header.length :] != b"\n":
+        raise EntryError(Reason.ENTRY_MALFORMED, "the payload does not end where the header says")
+    payload = rest[: header.length]
+    found = hashlib.sha256(payload).hexdigest()
+    if found != header.sha256:
+        raise EntryError(Reason.ENTRY_CHECKSUM, f"SHA-256 of the payload is {found}, declared {header.sha256!r:.70}")
+    return payload
+
+
+def _decode_payload(payload: bytes) -> Entry:
+    fields = _loads(payload, "payload")
+    try:
+        entry = msgspec.convert(fields, Entry)
+    except msgspec.ValidationError as error:
+        raise EntryError(Reason.ENTRY_INVALID, str(error)) from error
+    try:
+        medians = profile_from(entry.profile.samples, entry.profile.capture_limit)
+    except ProfileError as error:
+        raise EntryError(Reason.ENTRY_INVALID, f"samples: {error.detail}") from error
+    if medians != entry.profile:
+        raise EntryError(Reason.ENTRY_INVALID, "the curves are not the medians of the samples")
+    return entry
+
+
+def _loads(data: bytes, what: str) -> Value:
+    """JSON by the letter: Python's parser would take repeated keys (the last wins), NaN and Infinity."""
+    try:
+        value: Value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite
+        )
+        # An escaped half of a surrogate pair is JSON, but no text: nothing that prints or stores it could go on.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except EntryError as error:
+        raise EntryError(error.reason, f"{what}: {error.detail}") from error
+    except UnicodeEncodeError as error:
+        raise EntryError(Reason.ENTRY_INVALID, f"{what}: a lone surrogate") from error
+    except (ValueError, RecursionError) as error:
+        raise EntryError(Reason.ENTRY_MALFORMED, f"{what}: {error}") from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise EntryError(Reason.ENTRY_INVALID, f"field {twice!r:.40} stands twice")
+    return fields
+
+
+def _not_finite(token: str) -> NoReturn:
+    raise EntryError(Reason.ENTRY_INVALID, f"{token} is not a number")
+
+
+def _finite(token: str) -> float:
+    value = float(token)
+    if value in (float("inf"), float("-inf")):
+        raise EntryError(Reason.ENTRY_INVALID, f"{token:.40} is beyond the range of numbers")
+    return value

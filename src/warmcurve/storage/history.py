@@ -1,0 +1,284 @@
+"""What became of one fingerprint's curves on one machine: is a stored entry worth another try, is a measurement?
+
+    <store>/history/<digest>-<16 hex digits of the machine's name>.json
+
+- An entry that was turned down so many times in a row on this machine is quarantined here: it is not tried again until
+  another one takes its place or somebody deletes this file. Other machines go on with it.
+- Of three admitted calibrations in a row each disagrees with the one before it: the machine is unstable. What it
+  measures then is used for the boot and not stored, else every boot would store the curves that the next one turns
+  down. Stored curves that held count as a calibration where their sentinels contradict the last one.
+- Another machine put an entry that does not hold here in the place of this one's, and again after that had been
+  replaced: two machines store in turn. This one stops, until the same entry was turned down for a row of boots.
+
+A history only keeps a boot from stored curves or from storing; it makes none usable. So one that is lost or damaged
+counts as none.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from warmcurve.curves.drift import moved
+from warmcurve.curves.profile import CostCurve, CostProfile
+from warmcurve.curves.sentinel import Limits, Reading
+from warmcurve.errors import StoreError
+from warmcurve.outcome import Reason
+from warmcurve.printable import printable
+from warmcurve.storage import files
+
+MAX_BYTES: Final = 1 << 20
+KEPT: Final = 256
+"""Files of a store. Where containers are named anew at each start, every boot is a machine of its own."""
+REJECTIONS: Final = 16
+"""In a row, that are kept at most."""
+_DETAIL: Final = 400
+"""Characters of a rejection's detail, which may be an engine's own error."""
+_CALIBRATIONS: Final = 3
+"""As many as it takes to call a machine unstable. Two that disagree say only that something changed once."""
+
+
+class Rejection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`entry` is the SHA-256 of the entry's bytes."""
+
+    at: str
+    entry: str
+    reason: Reason
+    detail: str | None = None
+
+
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An admitted one, or a stored one that held; the profile has no samples."""
+
+    at: str
+    profile: CostProfile
+    stored: bool
+
+
+class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`rejected` are the last rejections of one entry with no acceptance between them, `calibrations` the last ones;
+    both oldest first. `stored` is the SHA-256 of the last entry that this machine stored, `replaced` how often since
+    the last acceptance it found another machine's in its place, which did not hold.
+    """
+
+    machine: str
+    rejected: tuple[Rejection, ...] = ()
+    calibrations: tuple[Calibration, ...] = ()
+    stored: str | None = None
+    replaced: int = 0
+
+    def quarantines(self, entry: str, after: int) -> bool:
+        """Whether this entry was turned down `after` times in a row or more; 0 is never."""
+        return 0 < after <= len(self.rejected) and self.rejected[-1].entry == entry
+
+    def with_rejection(self, rejection: Rejection) -> "History":
+        before = [each for each in self.rejected if each.entry == rejection.entry]
+        told = rejection.detail and printable(rejection.detail)[:_DETAIL]
+        kept = [*before, msgspec.structs.replace(rejection, detail=told)][-REJECTIONS:]
+        return msgspec.structs.replace(self, rejected=tuple(kept))
+
+    def with_acceptance(
+        self, at: str, profile: CostProfile, readings: Sequence[Reading], max_regret: float
+    ) -> "History":
+        """A stored profile that held. Where what its sentinels measured disagrees with the last calibration the
+        machine's costs have changed back, which counts as if the profile had been measured.
+
+        That the two profiles differ says nothing of the machine: at the sizes that were looked at both may hold.
+        """
+        held = msgspec.structs.replace(self, rejected=(), replaced=0)
+        last = self.calibrations[-1].profile if self.calibrations else profile
+        if disagreement(last, profile, max_regret) and _contradicts(readings, last, max_regret):
+            return held.with_calibration(at, profile, stored=True)
+        return held
+
+    def with_calibration(self, at: str, profile: CostProfile, *, stored: bool) -> "History":
+        bare = CostProfile(profile.verify, profile.draft, profile.capture_limit, ())
+        kept = (*self.calibrations, Calibration(at, bare, stored))[-_CALIBRATIONS:]
+        return msgspec.structs.replace(self, calibrations=kept)
+
+    def with_replaced(self, tried: str | None) -> "History":
+        """`tried` is the entry that did not hold and is about to be replaced. Where none was tried, whoever records has
+        decided whose curves are to be stored.
+        """
+        others = self.stored not in {None, tried}
+        return msgspec.structs.replace(self, replaced=self.replaced + others if tried else 0)
+
+    def in_turn(self, row: int) -> str | None:
+        """In what way two machines store in turn, or None; also None once an entry was turned down `row` times."""
+        if self.replaced < 2 or len(self.rejected) >= row:
+            return None
+        return f"what this machine stored was replaced {self.replaced} times by an entry that does not hold here"
+
+    def instability(self, fresh: CostProfile, max_regret: float) -> str | None:
+        """In what a fresh calibration and those before it disagree, one after the other, or None."""
+        return _instability([*(each.profile for each in self.calibrations), fresh], max_regret)
+
+    def unstable(self, max_regret: float) -> str | None:
+        """The same of the calibrations that are remembered: what the next one is up against."""
+        return _instability([each.profile for each in self.calibrations], max_regret)
+
+
+class Histories(Protocol):
+    """What a boot needs to remember: the history of one machine, by fingerprint."""
+
+    def read(self, digest: str) -> History:
+        """An empty one where there is none, or none that can be read."""
+
+    def write(self, digest: str, history: History) -> None:
+        """Raises `StoreError`."""
+
+
+def apart(max_regret: float) -> float:
+    """From which bound on calibrations disagree. No less than the default policy's: two calibrations have the noise of
+    two, and a sweep's own limit is for medians of twelve replays.
+    """
+    return max(max_regret, Limits().max_regret)
+
+
+def loss_bound(old: CostProfile, new: CostProfile) -> float | None:
+    """What planning with one may lose where the other is true, by the sentinels' bound over all captured sizes; None
+    where no size is priced by both.
+    """
+    verify, draft = _ratios(old, new)
+    ratios = (*verify.values(), *draft.values())
+    if not ratios:
+        return None
+    return 1 - min(ratios) / max(ratios) if _comparable(ratios) else 1.0
+
+
+def disagreement(old: CostProfile, new: CostProfile, max_regret: float) -> str | None:
+    """Whether planning with one could lose more than `max_regret` where the other is true; in words, or None."""
+    bound = loss_bound(old, new)
+    if bound is None or bound <= max_regret:
+        return None
+    verify, draft = _ratios(old, new)
+    comparable = _comparable((*verify.values(), *draft.values()))
+    told = moved(verify, draft) if comparable else "times too short or too long to be compared"
+    return f"a loss of up to {bound:.1%}: {told}"
+
+
+def _instability(profiles: Sequence[CostProfile], max_regret: float) -> str | None:
+    last = profiles[-_CALIBRATIONS:]
+    found = [disagreement(a, b, max_regret) for a, b in pairwise(last)]
+    if len(last) < _CALIBRATIONS or not all(found):
+        return None
+    return f"{len(last)} calibrations in a row disagree, the last two by {found[-1]}"
+
+
+def _ratios(old: CostProfile, new: CostProfile) -> tuple[dict[int, float], dict[int, float]]:
+    """New / old of both curves, by size."""
+    limit = min(old.capture_limit, new.capture_limit)
+    verify = {size: ratio for size, ratio in _common(old.verify, new.verify).items() if size <= limit}
+    return verify, _common(old.draft, new.draft)
+
+
+def _common(old: CostCurve, new: CostCurve) -> dict[int, float]:
+    return {size: measured / ms for size, ms in old.points() if (measured := new.at(size)) is not None}
+
+
+def _contradicts(readings: Sequence[Reading], profile: CostProfile, max_regret: float) -> bool:
+    """Whether planning with this profile could lose more where the costs are those of the sentinels."""
+    ratios = []
+    for reading in readings:
+        verify = reading.verify_ms, profile.verify.at(reading.tokens)
+        draft = reading.draft_ms, profile.draft.at(reading.requests)
+        ratios += [measured / ms for measured, ms in (verify, draft) if measured is not None and ms is not None]
+    return bool(ratios) and 1 - min(ratios) / max(ratios) > max_regret
+
+
+def _comparable(ratios: Collection[float]) -> bool:
+    return 1e-9 < min(ratios) <= max(ratios) < 1e9
+
+
+class Kept(NamedTuple):
+    """A file of a history, and what it holds: None where it is damaged, or others may write it."""
+
+    path: Path
+    history: History | None
+
+
+class HistoryDirectory:
+    """The histories beside a store's entries. `machine` is a name by which a machine is known from boot to boot."""
+
+    def __init__(self, directory: Path, machine: str = "", *, trust_group: bool = False) -> None:
+        self.directory = directory
+        self._histories = directory / "history"
+        self._machine = machine
+        self._trust_group = trust_group
+
+    def read(self, digest: str) -> History:
+        found = None
+        with suppress(OSError), self._open() as histories:
+            found = self._parsed(histories, self._name(digest, self._told()))
+        return found if found and found.machine == self._told() else History(self._told())
+
+    def write(self, digest: str, history: History) -> None:
+        name = self._name(digest, self._told())
+        try:
+            with self._open(create=True) as histories:
+                files.publish(histories, name, msgspec.json.encode(history))
+                with suppress(OSError):
+                    files.keep_newest(histories, _names(histories), KEPT, name)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise files.write_error(self._histories / name, error) from error
+
+    def of(self, digest: str) -> tuple[Kept, ...]:
+        """Those of all machines, in the order of the machines' names. Raises `StoreError` where the directory itself
+        cannot be read or others may write to it.
+        """
+        found: list[Kept] = []
+        try:
+            with self._open() as histories:
+                for name in sorted(_names(histories)):
+                    if name.startswith(f"{digest}-"):
+                        found += self._kept(histories, name, digest)
+        except FileNotFoundError:
+            return ()
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(Reason.STORE_UNAVAILABLE, f"{self._histories}: {error.strerror}") from error
+        return tuple(sorted(found, key=lambda each: each.history.machine if each.history else ""))
+
+    def _kept(self, histories: int, name: str, digest: str) -> Iterator[Kept]:
+        history = None
+        try:
+            history = self._parsed(histories, name)
+        except FileNotFoundError:
+            # Removed since it was listed.
+            return
+        except OSError:
+            pass
+        if history and name != self._name(digest, history.machine):
+            # No boot finds it under this name.
+            history = None
+        yield Kept(self._histories / name, history)
+
+    def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return files.open_nested(self.directory, self._histories, trust_group=self._trust_group, create=create)
+
+    def _parsed(self, histories: int, name: str) -> History | None:
+        """Raises OSError."""
+        data = files.read(histories, name, self._histories, MAX_BYTES, trust_group=self._trust_group)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(data, type=History) if len(data) <= MAX_BYTES else None
+        return None
+
+    @staticmethod
+    def _name(digest: str, machine: str) -> str:
+        return f"{digest}-{sha256(machine.encode()).hexdigest()[:16]}.json"
+
+    def _told(self) -> str:
+        # A host's name may be no Unicode.
+        return self._machine.encode("utf-8", "backslashreplace").decode()
+
+
+def _names(histories: int) -> list[str]:
+    return [name for name in os.listdir(histories) if name.endswith(".json")]

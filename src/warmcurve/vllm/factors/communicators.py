@@ -1,0 +1,60 @@
+"""How the ranks of a step talk: which of vLLM's own collectives came to be, and over what.
+
+vLLM tries each when it makes a group, and leaves it disabled where the boards or their links do not allow it. So these
+objects tell NVLink from PCIe, which no setting and no property of one board does. What is read of them was gathered
+from all ranks of their group, so that these read the same.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from warmcurve.storage.fingerprint import Value
+from warmcurve.vllm.plain import class_of
+
+# Of vllm/distributed/device_communicators/cuda_communicator.py, in every supported release that has them.
+_ATTRIBUTES: Final = (
+    "ca_comm",
+    "qr_comm",
+    "symm_mem_comm",
+    "fi_ar_comm",
+    "fi_pcie_ipc_ar_comm",
+    "aiter_ar_comm",
+    "all2all_manager",
+)
+_GROUPS: Final = ("tp", "ep", "dp")
+# AITER's is wrapped: vllm/distributed/device_communicators/aiter_custom_all_reduce.py.
+_WRAPPED: Final = "_impl"
+
+
+def factors() -> dict[str, Value] | None:
+    """By group and attribute; None where there are none, as for one rank and on a CPU."""
+    found: dict[str, Value] = {}
+    for name in _GROUPS:
+        if told := dict(_told(_communicator(name))):
+            found[name] = told
+    return found or None
+
+
+def _communicator(name: str) -> Any:
+    from vllm.distributed import parallel_state
+
+    try:
+        group = getattr(parallel_state, f"get_{name}_group")()
+    # There is no group of experts for a dense model.
+    except AssertionError:
+        return None
+    return group.device_communicator
+
+
+def _told(communicator: Any) -> Iterator[tuple[str, Value]]:
+    for attribute in _ATTRIBUTES:
+        part = getattr(communicator, attribute, None)
+        if part is not None:
+            yield attribute, {"class": class_of(part), **dict(_facts(part))}
+
+
+def _facts(part: Any) -> Iterator[tuple[str, Value]]:
+    inner = getattr(part, _WRAPPED, None)
+    for fact in ("disabled", "fully_connected"):
+        value = getattr(part, fact, getattr(inner, fact, None))
+        yield fact, None if value is None else bool(value)

@@ -1,0 +1,291 @@
+"""What the fingerprint of a vLLM runner is made of.
+
+Every factor is declared below with the place where it is read and the reason why it counts; its name is its place in
+the tree. A factor that cannot be read is an error (`factor_unknown`: neither load nor store), and so is one that is
+null, unless it is declared as optional: what an engine may well lack.
+
+Two of them are walks by reviewed lists: `configuration` over every field of `VllmConfig`, and `runtime.environment`
+over the environment. The others are facts of the running engine that no setting tells. All ranks of one world read the
+same values: nothing depends on a rank, a device's index or a node. docs/fingerprint.md is written from these lists.
+
+Left out on purpose: the exact free memory and number of KV blocks, which vary from boot to boot and price nothing
+(whether the dummy contexts wrap in the pool does count). Left out because nobody can tell them apart:
+
+- FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen while the engine warms up, in no object of it;
+- the placement of experts after rebalancing: it follows requests, and no calibration has seen one;
+- the links between boards where none of vLLM's own collectives looked at them (`--disable-custom-all-reduce`), and
+  between nodes: which network cards and interfaces serve them is excluded, since it differs from node to node;
+- the resolved revision of a hub model: its files' content is keyed instead.
+"""
+
+import math
+import platform
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from warmcurve.errors import FactorError, WarmcurveError
+from warmcurve.outcome import Reason
+from warmcurve.storage.fingerprint import Value
+from warmcurve.vllm import releases
+from warmcurve.vllm.device.identity import Cpu, Device
+from warmcurve.vllm.factors import communicators, configuration, environment, kernels, packages, plugins, toolchain
+from warmcurve.vllm.plain import class_of, plain
+from warmcurve.vllm.weights import models
+
+Read = Callable[["Subject"], Any]
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The live objects that factors are read from. `sizes` are the token counts of the planned runs."""
+
+    runner: Any
+    device: Device
+    variables: dict[str, str]
+    sizes: tuple[int, ...]
+
+    @property
+    def config(self) -> Any:
+        return self.runner.vllm_config
+
+    @property
+    def speculator(self) -> Any:
+        return self.runner.speculator
+
+
+class Factor(msgspec.Struct, frozen=True):
+    """`name` is dotted, `where` says what is read, `why` how another value would change the curves. An optional factor
+    may be null.
+    """
+
+    name: str
+    where: str
+    why: str
+    read: Read
+    optional: bool = False
+
+
+def _torch(_: Subject) -> dict[str, Any]:
+    import torch
+
+    return {
+        "version": str(torch.__version__),
+        "git": torch.version.git_version,
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "cudnn": torch.backends.cudnn.version(),
+    }
+
+
+def _threads(_: Subject) -> int:
+    import torch
+
+    return int(torch.get_num_threads())
+
+
+def _nccl(_: Subject) -> Any:
+    from vllm.distributed.parallel_state import get_tp_group
+
+    communicator = getattr(get_tp_group().device_communicator, "pynccl_comm", None)
+    return None if communicator is None else str(communicator.nccl_version)
+
+
+def _vllm(_: Subject) -> dict[str, Any]:
+    import vllm
+
+    commit = None
+    try:
+        from vllm import _version
+
+        commit = getattr(_version, "__commit_id__", None)
+    except ImportError:
+        pass
+    return {"version": vllm.__version__, "commit": commit}
+
+
+def _groups(groups: Iterable[Iterable[Any]]) -> list[Any]:
+    """Of each attention group: back-end and the layout of its KV cache."""
+    return [
+        {
+            "backend": ".".join(group.backend.full_cls_name()),
+            "cache": plain(group.kv_cache_spec),
+            "layers": len(group.layer_names),
+        }
+        for inner in groups
+        for group in inner
+    ]
+
+
+def _context_len(_: Subject) -> int:
+    from vllm import envs
+
+    return int(envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN)
+
+
+def _max_model_len(subject: Subject) -> Value:
+    longest = int(subject.runner.max_model_len)
+    if longest < _context_len(subject):
+        return longest
+    return configuration.length(subject.config.model_config, longest)
+
+
+def _wraps(subject: Subject) -> list[bool]:
+    """Per KV group, whether the dummy contexts of the largest batch outgrow the pool, and so share their blocks."""
+    runner = subject.runner
+    context = min(_context_len(subject), runner.max_model_len)
+    requests = min(max(subject.sizes), runner.max_num_reqs)
+    pool = runner.kv_cache_config.num_blocks
+    return [requests * math.ceil(context / size) > pool for size in runner.block_tables.block_sizes]
+
+
+def _draft_graphs(subject: Subject) -> dict[str, list[int]]:
+    """The drafter's captured sizes, by the name of its graph manager: drafters differ in which they have."""
+    from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
+
+    return {
+        name: sorted({int(graph.num_tokens) for graph in manager.graphs})
+        for name, manager in sorted(vars(subject.speculator).items())
+        if isinstance(manager, CudaGraphManager)
+    }
+
+
+def _nodes(_: Subject) -> int:
+    from vllm.distributed.parallel_state import get_node_count
+
+    return int(get_node_count())
+
+
+def _ranks(_: Subject) -> int:
+    from vllm.distributed.parallel_state import get_world_group
+
+    return int(get_world_group().world_size)
+
+
+FACTORS: Final = (
+    Factor("engine.vllm", "vllm.__version__, vllm._version.__commit_id__", "another release runs other code", _vllm),
+    Factor("engine.profiler", "the syntax trees of the hooked functions and of those that make a dummy run",
+           "what a dummy run does and what is timed of it", lambda _: releases.measured()),
+    Factor("engine.runner", "class of the runner", "a platform may bring its own runner",
+           lambda s: class_of(s.runner)),
+    Factor("engine.plugins", "entry points of vllm.general_plugins and vllm.platform_plugins that VLLM_PLUGINS allows: "
+           "distribution and version, without warmcurve's own", "plugins replace kernels, models, the platform itself",
+           lambda s: plugins.factors(s.variables.get("VLLM_PLUGINS"))),
+    Factor(configuration.NAME, "every field of runner.vllm_config, less the reviewed exclusions below",
+           "what was asked for, as vLLM resolved it", lambda s: configuration.factors(s.config)),
+    Factor("placement.nodes", "get_node_count()", "collectives cost more between nodes than within one", _nodes),
+    Factor("placement.ranks", "get_world_group().world_size", "how many take part in a step", _ranks),
+    Factor("placement.communicators", "of the groups of tensor, expert and data parallelism each of vLLM's own "
+           "collectives: its class, whether it is disabled, whether its boards are fully connected",
+           "the links between boards, and the collectives that they allow", lambda _: communicators.factors(),
+           optional=True),
+    Factor("host", "processor's model, architecture and cores that this process may use",
+           "the processor that launches every kernel", lambda _: Cpu().factors()),
+    Factor("runtime.threads", "torch.get_num_threads()", "the host's share of a step; on a CPU, all of it", _threads),
+    Factor("runtime.python", "platform.python_version_tuple()",
+           "the host's share of a step, above all in the eager tail",
+           lambda _: ".".join(platform.python_version_tuple()[:2])),
+    Factor("runtime.torch", "torch.__version__, torch.version, torch.backends.cudnn.version()",
+           "kernels, compiler, allocator", _torch),
+    Factor("runtime.packages", "versions of the installed packages that bring kernels",
+           "kernels that come with other packages", lambda _: packages.versions()),
+    Factor(toolchain.NAME, "vllm.utils.flashinfer.has_flashinfer(); the version of the CUDA compiler, by the file that "
+           "lies beside it", "whether kernels can be made while the engine starts, and by what",
+           lambda s: toolchain.factors(s.variables)),
+    Factor("runtime.nccl", "pynccl's version of the library that was loaded", "collectives inside a step", _nccl,
+           optional=True),
+    Factor(environment.SETTINGS, "of ~/.nccl.conf and /etc/nccl.conf the variables that count as those of the "
+           "environment do", "NCCL reads them like its variables", lambda _: environment.nccl_settings(),
+           optional=True),
+    Factor(environment.NAME, "os.environ, by the reviewed families below",
+           "variables that choose kernels, collectives, compilers", lambda s: environment.factors(s.variables)),
+    Factor("runtime.preloaded", "LD_PRELOAD, of which the base names of the libraries that /proc/self/maps holds",
+           "allocators and thread pools; what a library is called tells which it is, where it lies does not",
+           lambda s: environment.preloaded(s.variables)),
+    Factor("device", "torch's properties of the runner's device; from NVML or the amdgpu driver's files its driver, "
+           "power limit, partition, ECC; the processor's for a CPU", "the hardware that was timed",
+           lambda s: s.device.factors()),
+    Factor("target.model", "the target's configuration files, the headers of its weights, its code where it is trusted",
+           "the shapes and types of the target",
+           lambda s: models.identity(s.config.model_config, s.config.load_config, "target.model")),
+    Factor("target.architecture", "runner.vllm_config.model_config.model_arch_config",
+           "what vLLM made of the target's configuration and its overrides; a function's name tells little",
+           lambda s: s.config.model_config.model_arch_config),
+    Factor("target.class", "class of runner.model", "the target's code", lambda s: class_of(s.runner.model)),
+    Factor("target.modules", "classes of the target's modules, of vLLM's objects that each holds (its method of "
+           "quantisation, the kernels in that), the members and classes these name, and how many there are of each",
+           "the kernels really chosen", lambda s: kernels.factors(s.runner.model)),
+    Factor("draft.model", "the drafter's, as for the target",
+           "the shapes and types of the drafter",
+           lambda s: models.identity(
+               s.config.speculative_config.draft_model_config,
+               getattr(s.config.speculative_config, "draft_load_config", None) or s.config.load_config,
+               "draft.model")),
+    Factor("draft.architecture", "model_arch_config of speculative_config.draft_model_config",
+           "what vLLM made of the drafter's configuration: it overrides it with a function of its own",
+           lambda s: s.config.speculative_config.draft_model_config.model_arch_config),
+    Factor("draft.class", "classes of runner.speculator and of its model", "the drafter's code",
+           lambda s: [class_of(s.speculator), class_of(s.speculator.model)]),
+    Factor("draft.modules", "classes of the drafter's modules, as for the target",
+           "the drafter's kernels really chosen", lambda s: kernels.factors(s.speculator.model)),
+    Factor("attention.target", "runner.attn_groups: back-end, KV layout and layers of each group",
+           "the attention kernels and KV layout", lambda s: _groups(s.runner.attn_groups)),
+    Factor("attention.draft", "runner.speculator.attn_groups", "the drafter's attention",
+           lambda s: _groups(s.speculator.attn_groups)),
+    Factor("kv.dtype", "runner.kv_cache_dtype", "the bytes that attention reads", lambda s: s.runner.kv_cache_dtype),
+    Factor("kv.wraps", "whether the dummy contexts of the largest batch outgrow runner.kv_cache_config.num_blocks",
+           "shared blocks stay in the device's cache", _wraps),
+    Factor("speculation.draft_tokens", "runner.num_speculative_steps", "K: the width of drafting and of verification",
+           lambda s: s.runner.num_speculative_steps),
+    Factor("speculation.queries", "runner.speculator.num_query_per_req", "how many positions a request drafts",
+           lambda s: s.speculator.num_query_per_req),
+    Factor("speculation.draft_topk", "runner.speculator._draft_topk", "the drafter's output",
+           lambda s: getattr(s.speculator, "_draft_topk", None), optional=True),
+    Factor("speculation.draft_logits", "whether runner.speculator.draft_logits is there",
+           "whether the drafter keeps its logits", lambda s: getattr(s.speculator, "draft_logits", None) is not None),
+    Factor("scheduler.max_requests", "runner.max_num_reqs", "the largest batch, and the requests of a dummy run",
+           lambda s: s.runner.max_num_reqs),
+    Factor("scheduler.max_tokens", "runner.max_num_tokens", "where the eager tail ends",
+           lambda s: s.runner.max_num_tokens),
+    Factor("scheduler.max_model_len", "runner.max_model_len; the power of two above it where vLLM fitted it to the "
+           "free memory and it clamps nothing", "it clamps the dummy contexts", _max_model_len),
+    Factor("sampler", "classes of runner.sampler and runner.rejection_sampler", "how tokens are drawn and accepted",
+           lambda s: [class_of(s.runner.sampler), class_of(s.runner.rejection_sampler)]),
+    Factor("graphs.mode", "runner.cudagraph_manager.cudagraph_mode", "which batches replay a graph",
+           lambda s: s.runner.cudagraph_manager.cudagraph_mode),
+    Factor("graphs.draft", "the sizes captured by each graph manager of runner.speculator",
+           "the drafter's captured sizes", _draft_graphs),
+    Factor("profile.context_len", "vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
+           "how much context the timed attention reads", _context_len),
+)  # fmt: skip
+
+
+def read(subject: Subject) -> dict[str, Value]:
+    """All factors, as the tree that their names describe. Raises `FactorError` for the first that is unknown."""
+    tree: dict[str, Value] = {}
+    for factor in FACTORS:
+        *path, leaf = factor.name.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})  # type: ignore[assignment]
+        node[leaf] = _read(factor, subject)
+    return tree
+
+
+def unreviewed(subject: Subject) -> tuple[str, ...]:
+    """What counts though no review names it: fields and variables of a release newer than those reviewed, by name."""
+    return (*configuration.unreviewed(subject.config), *environment.unreviewed(subject.variables))
+
+
+def _read(factor: Factor, subject: Subject) -> Value:
+    try:
+        value = plain(factor.read(subject))
+    except WarmcurveError:
+        raise
+    # The readers reach into another program's objects: whatever comes of it means that the factor is not known.
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise FactorError(Reason.FACTOR_UNKNOWN, factor.name, problem) from error
+    if value is None and not factor.optional:
+        raise FactorError(Reason.FACTOR_UNKNOWN, factor.name, f"there is none: {factor.where}")
+    return value
