@@ -93,10 +93,12 @@ def _promises(cells: "Sequence[Cell]", rules: Sequence[str]) -> Iterator[str]:
             )
             for key in families
         )
-        told = ", ".join(str(counts[each]) for each in ("less", "none", "as much", "more"))
+        compared = ", ".join(str(counts[each]) for each in ("less", "none", "as much", "more"))
         most = min(quiet, key=lambda cell: cell.accepted[rule])
         rejected = _counted(1 - most.accepted[rule], most.trials)
-        yield from _row(rule, rejected, _told(batch, rule), ", ".join(map(_share, opposite)), _told(size, rule), told)
+        yield from _row(
+            rule, rejected, _cell_text(batch, rule), ", ".join(map(_share, opposite)), _cell_text(size, rule), compared
+        )
 
 
 def _compared(share: float, other: float) -> str:
@@ -110,7 +112,7 @@ def _counted(share: float, trials: int) -> str:
     return f"{times or 'none'} of {trials}" + (f", {_share(share)}" if times else "")
 
 
-def _told(cell: "Cell", rule: str) -> str:
+def _cell_text(cell: "Cell", rule: str) -> str:
     counted = _counted(cell.accepted[rule], cell.trials)
     if not cell.accepted[rule]:
         return counted

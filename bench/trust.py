@@ -84,18 +84,18 @@ def confirm(
     """The path of a boot: replay, judge, and again while it is open. The sizes of a look `before` are compared with
     these, and replayed with them from the second round on.
     """
-    looks = sentinel.looks(policy)
-    limits = Limits(max_regret=max_regret or looks.max_regret)
-    ahead, asked, samples = sizes, (), ()
+    rounds = sentinel.rounds_for(policy)
+    limits = Limits(max_regret=max_regret or rounds.max_regret)
+    to_replay, asked, samples = sizes, (), ()
     if before:
         sizes, asked, samples = before.sizes + sizes, before.asked, before.samples
-    for _ in range(looks.rounds):
-        samples += tuple(trial.machine.replay(ahead))
-        asked += ahead
-        verdict = sentinel.judge(trial.stored, asked, samples, limits, looks)
+    for _ in range(rounds.count):
+        samples += tuple(trial.machine.replay(to_replay))
+        asked += to_replay
+        verdict = sentinel.judge(trial.stored, asked, samples, limits, rounds)
         if isinstance(verdict, VerifiedProfile) or verdict.final:
             break
-        ahead = sizes
+        to_replay = sizes
     return Look(isinstance(verdict, VerifiedProfile), sizes, asked, samples)
 
 

@@ -133,7 +133,7 @@ LONGEST = 60
 INFORMATIVE = {
     *("self", "party", "found", "decide", "evidence", "verdict", "_evidence", "_own", "_recorded_ms", "_in_place"),
     *("_started", "_clock", "_store", "_register", "_draw", "_read_factors", "_engine", "_detail", "_conditions"),
-    *("_keeper", "_histories", "_weigh", "_regret", "_expected_ms"),
+    *("_keeper", "_histories", "_measure_regret", "_regret", "_expected_ms"),
 }
 """Collaborators, and fields of a boot and its frames that no step after depends on."""
 GOOD, OFF, WRONG = "good", "off", "wrong"

@@ -632,21 +632,21 @@ def test_a_sweep_finds_a_cost_that_moved_at_one_size(
 
 
 @pytest.mark.parametrize(
-    ("factor", "looks", "outcome"),
+    ("factor", "rounds", "outcome"),
     [(1.06, 1, Outcome.REUSED), (1.09, 11, Outcome.REUSED), (1.1, 12, Outcome.RECORDED), (3, 3, Outcome.RECORDED)],
 )
 def test_a_sweep_looks_again_while_it_is_in_doubt(
-    engine: ScriptedEngine, store: FaultStore, warm: BootReport, factor: float, looks: int, outcome: Outcome
+    engine: ScriptedEngine, store: FaultStore, warm: BootReport, factor: float, rounds: int, outcome: Outcome
 ):
     """Each look allows a little more than the one before; what the last does not allow, or three looks find hopeless,
     is calibrated.
     """
     engine.verify_ms = _scaled(engine.verify_ms, factor, only=2)
     report = boot(engine, store, settings=msgspec.structs.replace(SWEEP, thresholds=ADMITS_ANY.thresholds))
-    assert (report.outcome, report.sentinel_runs) == (outcome, 5 * looks)
+    assert (report.outcome, report.sentinel_runs) == (outcome, 5 * rounds)
     assert report.missed is (None if outcome is Outcome.REUSED else report.reason)
     assert report.evidence is not None
-    assert {reading.replays for reading in report.evidence.readings} == {looks}
+    assert {reading.replays for reading in report.evidence.readings} == {rounds}
     assert report.limits.max_regret == 0.1
 
 

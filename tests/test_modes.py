@@ -14,10 +14,10 @@ from warmcurve.boot.settings import Mode, Settings
 from warmcurve.curves.admission import Thresholds
 from warmcurve.curves.calibration import profile_from
 from warmcurve.curves.profile import CostProfile
-from warmcurve.curves.sentinel import SWEEP, Limits, Policy, looks
+from warmcurve.curves.sentinel import SWEEP, Limits, Policy, rounds_for
 from warmcurve.errors import CurvesRequired, StoreError
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.planning.regret import weigh
+from warmcurve.planning.regret import regret_between
 from warmcurve.reporting.report import BootReport, RegretReport
 from warmcurve.storage import entry
 from warmcurve.testing import FaultStore, MemoryHistories, ScriptedEngine
@@ -48,7 +48,7 @@ class Machine:
         self.engine.installed = None
         self.engine.clock.advance_ms(60_000)
         given = Settings(mode=mode, **settings)
-        return boot(self.engine, self.store, settings=given, histories=self.histories, weigh=_weigh)
+        return boot(self.engine, self.store, settings=given, histories=self.histories, measure_regret=_measure_regret)
 
     def stop(self, mode: Mode = "require", **changes) -> tuple[CurvesRequired, BootReport]:
         """A boot that must not go on."""
@@ -68,8 +68,8 @@ class Machine:
         self.noise = [1.0, 1.5, 2.0, 0.7, 1.3] * 8 + [1.0, 1.0]
 
 
-def _weigh(fresh: CostProfile, stored: CostProfile) -> RegretReport | None:
-    return weigh(fresh, stored, 3)
+def _measure_regret(fresh: CostProfile, stored: CostProfile) -> RegretReport | None:
+    return regret_between(fresh, stored, 3)
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_verify_tells_regret_both_ways(warm: Machine):
     assert (report.detail or "").startswith("the stored curves do not hold: sentinel_scale")
     assert "16 tokens became 3× dearer" in (report.detail or "")
     fresh = profile_from(warm.engine.calibrated or (), 16)
-    assert report.regret == _weigh(fresh, before)
+    assert report.regret == _measure_regret(fresh, before)
     assert report.regret is not None
     assert report.regret.stored_worst > 0.1
     assert entry.decode(warm.data).profile == before
@@ -215,7 +215,7 @@ def test_verify_tells_regret_both_ways(warm: Machine):
 def test_verify_judges_as_strictly_as_the_policy(warm: Machine, policy: Policy, factor: float, holds: bool):
     """By its own limit at the last look: what the audit lets pass a sweep would."""
     warm.factor = factor
-    limits = Limits(max_regret=looks(policy).max_regret)
+    limits = Limits(max_regret=rounds_for(policy).max_regret)
     report = warm.boot("verify", sentinels=policy, limits=limits)
     assert (report.detail == "the stored curves hold") == holds
     assert (warm.boot(sentinels="sweep", limits=limits).outcome is Outcome.REUSED) == holds
@@ -252,7 +252,7 @@ def test_a_boot_that_calibrates_again_tells_the_regret(warm: Machine):
     warm.factor = MUCH_DEARER
     report = warm.boot()
     assert _course(report) == (Outcome.RECORDED, Reason.SENTINEL_SCALE, Reason.SENTINEL_SCALE)
-    assert report.regret == _weigh(entry.decode(warm.data).profile, stored)
+    assert report.regret == _measure_regret(entry.decode(warm.data).profile, stored)
     assert report.regret is not None
     assert f" regret={report.regret.stored_worst:.3g} " in report.log_line()
     assert warm.boot().regret is None

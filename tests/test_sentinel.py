@@ -20,13 +20,13 @@ from warmcurve.curves.sentinel import (
     WIDEST,
     Evidence,
     Limits,
-    Looks,
     Rejected,
+    Rounds,
     VerifiedProfile,
     allowed,
     choose,
     judge,
-    looks,
+    rounds_for,
     weighted,
 )
 from warmcurve.outcome import Reason
@@ -93,14 +93,14 @@ def test_the_bound_holds_for_every_plan(stored: list[float], drifts: list[float]
     assert tokens[chosen] / true[chosen] >= best * (1 - 1e-9) * min(drifts) / max(drifts)
 
 
-@given(st.lists(st.floats(0.01, 100), min_size=TWO.rounds, max_size=TWO.rounds))
+@given(st.lists(st.floats(0.01, 100), min_size=TWO.count, max_size=TWO.count))
 def test_medians_count_over_rounds(ratios: list[float]):
     """Of several replays of a size the median is judged."""
     samples = [_sample(4, ratio, 1) for ratio in ratios]
-    verdict = judge(PROFILE, [4] * TWO.rounds, samples, Limits(0, math.inf, 1))
+    verdict = judge(PROFILE, [4] * TWO.count, samples, Limits(0, math.inf, 1))
     assert verdict.evidence is not None
     (reading,) = verdict.evidence.readings
-    assert (reading.replays, reading.verify_ms) == (TWO.rounds, sorted(sample.verify_ms for sample in samples)[1])
+    assert (reading.replays, reading.verify_ms) == (TWO.count, sorted(sample.verify_ms for sample in samples)[1])
 
 
 @pytest.mark.parametrize(
@@ -354,27 +354,27 @@ RATIOS = st.dictionaries(st.sampled_from((1, 2, 4)), st.tuples(NEAR, NEAR), min_
 
 @given(NOISY, RATIOS, st.floats(0.01, 0.4), st.sampled_from((TWO, SWEEP)))
 def test_noise_widens_the_last_round_by_what_it_explains(
-    levels: dict[int, float], ratios: dict[int, tuple[float, float]], regret: float, looks: Looks
+    levels: dict[int, float], ratios: dict[int, tuple[float, float]], regret: float, rounds: Rounds
 ):
-    """No loss beyond a look's share of `max_regret` passes before the last round, and then none beyond what the noise
+    """No loss beyond a round's share of `max_regret` passes before the last round, and then none beyond what the noise
     of the very pair of ratios explains; nor beyond a quarter more, however noisy.
     """
     profile, limits = _noisy(levels), Limits(0.4, 2.5, regret)
     samples = [_sample(size, *pair) for size, pair in ratios.items()]
     flat = [(r, levels[size]) for size, pair in ratios.items() for r in pair]
-    for rounds in range(1, looks.rounds + 1):
-        held = msgspec.structs.replace(limits, max_regret=regret * looks.share(rounds))
-        verdict = judge(profile, list(ratios) * rounds, samples * rounds, limits, looks)
+    for played in range(1, rounds.count + 1):
+        held = msgspec.structs.replace(limits, max_regret=regret * rounds.share(played))
+        verdict = judge(profile, list(ratios) * played, samples * played, limits, rounds)
         assert verdict.evidence is not None
         loss = verdict.evidence.loss_bound
         accepted = isinstance(verdict, VerifiedProfile)
         if loss <= held.max_regret:
             assert accepted
-        elif rounds < looks.rounds:
+        elif played < rounds.count:
             assert not accepted
             assert verdict.evidence.widened == 0
         else:
-            error = {each: 1.4826 * each * math.sqrt(math.pi / 2 * (1 / 5 + 1 / rounds)) for each in LEVEL}
+            error = {each: 1.4826 * each * math.sqrt(math.pi / 2 * (1 / 5 + 1 / played)) for each in LEVEL}
             fits = all(
                 1 - min(a, b) / max(a, b) <= allowed(held, error[one], error[other]) + 1e-9
                 for a, one in flat
@@ -385,17 +385,17 @@ def test_noise_widens_the_last_round_by_what_it_explains(
             assert 0 <= verdict.evidence.widened <= held.max_regret * WIDEST + 1e-9
 
 
-@given(RATIOS, st.floats(0, 1), st.integers(1, SWEEP.rounds))
+@given(RATIOS, st.floats(0, 1), st.integers(1, SWEEP.count))
 def test_a_look_allows_its_share(ratios: dict[int, tuple[float, float]], regret: float, rounds: int):
     """Without noise, N sizes may show `max_regret` at every look, a sweep more from look to look and never all of it.
-    What three looks of a sweep found hopeless, or off scale, is final; of two sizes only what is too fast is.
+    What three rounds of a sweep found hopeless, or off scale, is final; of two sizes only what is too fast is.
     """
     samples = [_sample(size, *pair) for size, pair in ratios.items()] * rounds
     limits = Limits(0.9, 1.3, regret)
     flat = [r for pair in ratios.values() for r in pair]
     assert regret * SWEEP.share(rounds) <= regret * min(SWEEP.share(rounds + 1), 1)
     for policy in ("two", 3, "sweep"):
-        verdict = judge(PROFILE, list(ratios) * rounds, samples, limits, looks(policy))
+        verdict = judge(PROFILE, list(ratios) * rounds, samples, limits, rounds_for(policy))
         assert verdict.evidence is not None
         loss = verdict.evidence.loss_bound
         scale = 0.9 <= min(flat) <= max(flat) <= 1.3
@@ -403,7 +403,7 @@ def test_a_look_allows_its_share(ratios: dict[int, tuple[float, float]], regret:
         assume(abs(loss - regret * share) > 1e-9)
         assert isinstance(verdict, VerifiedProfile) == (scale and loss < regret * share)
         if isinstance(verdict, Rejected):
-            patient = policy != "sweep" or not PATIENCE <= rounds < SWEEP.rounds
+            patient = policy != "sweep" or not PATIENCE <= rounds < SWEEP.count
             assert verdict.final == (min(flat) < 0.9 or not (patient or (scale and loss <= regret * (1 + WIDEST))))
 
 
@@ -439,9 +439,9 @@ def test_a_noisy_pair_hides_no_quiet_one():
     profile, limits = _noisy({1: 0.1, 2: 0.0, 4: 0.0}), Limits(max_regret=0.2)
     noisy = [_sample(1, 1.3, 1.0), _sample(2, 1.0, 1.0), _sample(4, 1.0, 1.0)]
     quiet = [_sample(1, 1.3, 1.0), _sample(2, 1.26, 1.0), _sample(4, 1.0, 1.0)]
-    asked = [1, 2, 4] * TWO.rounds
-    assert isinstance(judge(profile, asked, noisy * TWO.rounds, limits), VerifiedProfile)
-    rejected = judge(profile, asked, quiet * TWO.rounds, limits)
+    asked = [1, 2, 4] * TWO.count
+    assert isinstance(judge(profile, asked, noisy * TWO.count, limits), VerifiedProfile)
+    rejected = judge(profile, asked, quiet * TWO.count, limits)
     assert isinstance(rejected, Rejected)
     assert rejected.detail.startswith("loss of up to 20.6%, allowed 20.0%: verify of 1-2 tokens")
 

@@ -27,11 +27,14 @@ def audit(stored: CostProfile | None, samples: Samples, settings: Settings) -> t
     asked = [sample.tokens for sample in captured]
     if not asked:
         return None, None
-    looks = msgspec.structs.replace(sentinel.looks(settings.sentinels), rounds=max(2, min(Counter(asked).values())))
-    verdict = sentinel.judge(stored, asked, captured, settings.limits, looks)
-    told = HOLDS
+    replays = max(2, min(Counter(asked).values()))
+    rounds = msgspec.structs.replace(sentinel.rounds_for(settings.sentinels), count=replays)
+    verdict = sentinel.judge(stored, asked, captured, settings.limits, rounds)
+    finding = HOLDS
     if not isinstance(verdict, VerifiedProfile):
-        told = f"the stored curves do not hold: {verdict.reason}, {verdict.detail}"
+        finding = f"the stored curves do not hold: {verdict.reason}, {verdict.detail}"
     if disturbed := admission.objection(profile_from(samples, stored.capture_limit), settings.thresholds):
-        told = f"the fresh calibration would not be stored ({disturbed.reason}, {disturbed.detail}); against it {told}"
-    return verdict.evidence, told
+        finding = (
+            f"the fresh calibration would not be stored ({disturbed.reason}, {disturbed.detail}); against it {finding}"
+        )
+    return verdict.evidence, finding

@@ -26,7 +26,7 @@ from warmcurve.reporting import explain
 from warmcurve.storage import entry
 from warmcurve.storage.entry import Entry
 from warmcurve.storage.fingerprint import Value
-from warmcurve.storage.history import Histories, History, Rejection, apart
+from warmcurve.storage.history import Histories, History, Rejection, disagreement_limit
 from warmcurve.storage.store import Store
 
 _EXPLAINING_NS: Final = 250_000_000
@@ -57,7 +57,7 @@ class Keeper:
         self._settings = settings
         self._clock = clock
         self._history = History("") if histories is None else histories.read(digest)
-        self._apart = apart(settings.limits.max_regret)
+        self._disagreement_limit = disagreement_limit(settings.limits.max_regret)
         self._tried: str | None = None
         self._profile: CostProfile | None = None
 
@@ -96,7 +96,7 @@ class Keeper:
     def accepted(self, readings: Sequence[Reading]) -> None:
         """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
         assert self._profile is not None
-        history = self._history.with_acceptance(self._now(), self._profile, readings, self._apart)
+        history = self._history.with_acceptance(self._now(), self._profile, readings, self._disagreement_limit)
         if history != self._history:
             self._write(history)
 
@@ -108,11 +108,11 @@ class Keeper:
         self, samples: tuple[Sample, ...], engine: str, factors: dict[str, Value], conditions: Mapping[str, Any]
     ) -> None:
         """Store a calibration. Raises `ProfileError`, `EntryError` or `StoreError`, with the reason why not."""
-        told = {"recorded_at": self._now(), "host": platform.node(), "warmcurve": __version__, **conditions}
+        known = {"recorded_at": self._now(), "host": platform.node(), "warmcurve": __version__, **conditions}
         recorded = recording.record(
-            samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=told
+            samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=known
         )
-        unstable = self._history.instability(recorded.profile, self._apart)
+        unstable = self._history.instability(recorded.profile, self._disagreement_limit)
         if self._tried is None and self._settings.mode == "reuse":
             # There is nothing that would be replaced in turn.
             unstable = None

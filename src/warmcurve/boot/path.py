@@ -75,8 +75,8 @@ class Boot:
     `draw(n)` gives an integer in [0, n), to pick the sentinels. In a world of several
     ranks they vote over `register` (`vote.py`), and only the leader, rank 0, draws and touches the store; without a
     register every rank calibrates, and nothing is stored. `histories` remembers from boot to boot what became of an
-    entry. `weigh(fresh, stored)` gives the regret of one profile where the other is true, for the report of a boot that
-    calibrated beside a stored one (`regret.py`); it must not raise.
+    entry. `measure_regret(fresh, stored)` gives the regret of one profile where the other is true (`regret.py`), for
+    the report of a boot that calibrated beside a stored one; it must not raise.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Boot:
         world: int = 1,
         register: Register | None = None,
         histories: Histories | None = None,
-        weigh: Callable[[CostProfile, CostProfile], RegretReport | None] = lambda _fresh, _stored: None,
+        measure_regret: Callable[[CostProfile, CostProfile], RegretReport | None] = lambda _fresh, _stored: None,
         unreviewed: tuple[str, ...] = (),
         conditions: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class Boot:
         self._draw = draw
         self._register = register
         self._histories = histories
-        self._weigh = weigh
+        self._measure_regret = measure_regret
         self._keeper: Keeper | None = None
         self._unreviewed = unreviewed
         self._conditions = conditions or {}
@@ -145,8 +145,8 @@ class Boot:
         if self._keeper and self._decision.reason in TURNED_DOWN:
             self._keeper.turned_down(self._decision.reason, self._decision.detail)
         if self._settings.mode == "require":
-            told = (self._decision.reason, self._decision.detail)
-            raise CurvesRequired(": ".join(filter(None, told)))
+            why = (self._decision.reason, self._decision.detail)
+            raise CurvesRequired(": ".join(filter(None, why)))
         return (yield from self._calibrate(self._decision))
 
     def _open(self) -> Voting[tuple[Decision, tuple[int, ...]]]:
@@ -246,21 +246,21 @@ class Boot:
         self._expected_ms = self._stored.expected_ms(sizes)
         tokens = calibration.tokens_run(self._plan, self._stored)
         tail = self._plan.tail() if self._settings.tail == "once" else ()
-        looks = sentinel.looks(self._settings.sentinels)
-        ahead, rounds = sizes, 0
+        rounds = sentinel.rounds_for(self._settings.sentinels)
+        to_replay, played = sizes, 0
         asked: tuple[int, ...] = ()
         samples: Samples = ()
-        while ahead:
+        while to_replay:
             self.step = Step.SENTINEL
-            rounds += 1
-            self._sentinel_runs += len(ahead)
-            samples += yield Replay(ahead)
-            asked += tuple(tokens[size] for size in ahead)
-            verdict = sentinel.judge(self._stored, asked, samples, self._settings.limits, looks)
+            played += 1
+            self._sentinel_runs += len(to_replay)
+            samples += yield Replay(to_replay)
+            asked += tuple(tokens[size] for size in to_replay)
+            verdict = sentinel.judge(self._stored, asked, samples, self._settings.limits, rounds)
             self._evidence = verdict.evidence
             if isinstance(verdict, VerifiedProfile):
                 self._own = GO
-            elif verdict.final or rounds == looks.rounds:
+            elif verdict.final or played == rounds.count:
                 return (yield from self._withdraw(verdict.reason, verdict.detail, agreed=True))
             else:
                 self._own = Decision(Course.AGAIN, verdict.reason, verdict.detail, self.party.rank, agreed=True)
@@ -269,9 +269,9 @@ class Boot:
                 return decision
             if decision.course is Course.GO:
                 # What the tail shows is compared with the sentinels, so another round replays both.
-                ahead, sizes, tail, rounds = tail, sizes + tail, (), 0
+                to_replay, sizes, tail, played = tail, sizes + tail, (), 0
             else:
-                ahead = sizes
+                to_replay = sizes
         assert isinstance(verdict, VerifiedProfile)
         self.step = Step.INSTALL
         self._installing = True
@@ -302,7 +302,7 @@ class Boot:
         if decision.agreed and self.party.leads:
             ending = self._record(samples, flaw, decision)
             yield from self.party.announce(encode(ending))
-            self._weigh_stored(samples)
+            self._add_regret(samples)
         elif decision.agreed:
             ending = ballot.read_ending((yield from self.party.learn()))
         self._detail = ending.detail or self._detail
@@ -312,10 +312,10 @@ class Boot:
         assert self._keeper is not None
         if self._settings.mode == "verify":
             try:
-                self._evidence, told = audit(self._stored, samples, self._settings)
+                self._evidence, detail = audit(self._stored, samples, self._settings)
             except ProfileError as error:
-                flaw, told = error, None
-            return Ending(Outcome.UNRECORDED, Reason.MODE_VERIFY, flaw.detail if flaw else told)
+                flaw, detail = error, None
+            return Ending(Outcome.UNRECORDED, Reason.MODE_VERIFY, flaw.detail if flaw else detail)
         try:
             if flaw:
                 raise flaw
@@ -326,11 +326,11 @@ class Boot:
             return Ending(Outcome.UNRECORDED, error.reason, error.detail)
         return Ending(Outcome.RECORDED, None if decision.reason in PLANNED else decision.reason)
 
-    def _weigh_stored(self, samples: Samples) -> None:
+    def _add_regret(self, samples: Samples) -> None:
         """For the report: what the stored curves are worth against the fresh ones."""
         with suppress(ProfileError):
             if self._stored is not None and samples:
-                self._regret = self._weigh(profile_from(samples, self._stored.capture_limit), self._stored)
+                self._regret = self._measure_regret(profile_from(samples, self._stored.capture_limit), self._stored)
 
     @property
     def reused(self) -> bool:

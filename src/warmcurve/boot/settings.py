@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, get_args
 import msgspec
 
 from warmcurve.curves.admission import Thresholds
-from warmcurve.curves.sentinel import Limits, Policy, looks
+from warmcurve.curves.sentinel import Limits, Policy, rounds_for
 from warmcurve.errors import SettingsError
 from warmcurve.storage.history import REJECTIONS
 
@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         # By identity: limits that were given are kept, though they be equal to these.
-        own = msgspec.structs.replace(_LIMITS, max_regret=looks(self.sentinels).max_regret)
+        own = msgspec.structs.replace(_LIMITS, max_regret=rounds_for(self.sentinels).max_regret)
         if self.limits is _LIMITS and own != _LIMITS:
             msgspec.structs.force_setattr(self, "limits", own)
 
@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
         default, sentinels = Limits(), _policy(environment, "WARMCURVE_SENTINELS")
         low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
         high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
-        regret = _number(environment, "WARMCURVE_MAX_REGRET", looks(sentinels).max_regret, least=0, most=1)
+        regret = _number(environment, "WARMCURVE_MAX_REGRET", rounds_for(sentinels).max_regret, least=0, most=1)
         timeout_s = _number(environment, "WARMCURVE_VOTE_TIMEOUT", cls().vote_timeout_s, least=0.1, most=120)
         return cls(
             Limits(low, high, regret),

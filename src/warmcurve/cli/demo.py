@@ -73,7 +73,7 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
     finally:
         progress.end()
     limits = startup.NOISY
-    told = (
+    summary = (
         f"Sentinel limits are wider here than by default, for a CPU that others share: measured / stored "
         f"{limits.scale_low:g} to {limits.scale_high:g}, loss bound {limits.max_regret:.0%}. A calibration is "
         f"stored however noisy it was."
@@ -87,12 +87,12 @@ def demo_command(out: Path | None, small: int, large: int, *, as_json: bool) -> 
         click.echo()
         click.echo(f"stored and fresh curves give the same tables: {_yes(shown.identical_tables())}")
         click.echo(f"all modes emit the same replies:             {_yes(shown.identical_output())}")
-        note(told)
+        note(summary)
     if out:
         from warmcurve.cli.page import page
 
         path = out / "demo.html"
-        path.write_text(page(shown, told), encoding="utf-8")
+        path.write_text(page(shown, summary), encoding="utf-8")
         note(f"page: {path}")
     warm = shown.boots["warm"].report
     if warm.outcome is not Outcome.REUSED:
@@ -177,7 +177,7 @@ class _Progress:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self._told = ""
+        self._last_phase = ""
 
     def named(self, prefix: str) -> "_Progress":
         self.end()
@@ -186,9 +186,9 @@ class _Progress:
     def __call__(self, text: str) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r\033[K{self._prefix}: {text}", nl=False, err=True)
-        elif self._phase(text) != self._told:
+        elif self._phase(text) != self._last_phase:
             note(f"{self._prefix}: {self._phase(text)}")
-        self._told = self._phase(text)
+        self._last_phase = self._phase(text)
 
     def end(self) -> None:
         if sys.stderr.isatty():

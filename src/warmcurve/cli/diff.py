@@ -63,8 +63,8 @@ def diff_command(ctx: click.Context, left: str, right: str, directory: Path | No
             equal=not differences,
             left=_fields(ours),
             right=_fields(theirs),
-            differences=told(differences),
-            conditions=told(conditions),
+            differences=as_rows(differences),
+            conditions=as_rows(conditions),
         )
     else:
         click.echo("\n".join(_page(sides, differences, conditions)))
@@ -72,7 +72,7 @@ def diff_command(ctx: click.Context, left: str, right: str, directory: Path | No
         ctx.exit(1)
 
 
-def told(differences: Iterable[Difference]) -> list[dict[str, Any]]:
+def as_rows(differences: Iterable[Difference]) -> list[dict[str, Any]]:
     """For a document: the values in full, and no field for a side that has none."""
     return [
         {"section": explain.section(each), "factor": each.factor}
@@ -84,12 +84,12 @@ def told(differences: Iterable[Difference]) -> list[dict[str, Any]]:
 
 def grouped(differences: Iterable[Difference], indent: str = "") -> Iterator[str]:
     """A line each, below the name of its section and without that."""
-    for name, inner in explain.sections(differences).items():
-        if [each.factor for each in inner] == [name]:
-            yield f"{indent}{explain.line(inner[0])}"
+    for name, members in explain.sections(differences).items():
+        if [each.factor for each in members] == [name]:
+            yield f"{indent}{explain.line(members[0])}"
         else:
             yield f"{indent}{printable(name)}"
-            for each in inner:
+            for each in members:
                 rest = msgspec.structs.replace(each, factor=each.factor.removeprefix(f"{name}."))
                 yield f"{indent}  {explain.line(rest)}"
 

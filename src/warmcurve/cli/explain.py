@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from warmcurve.cli.diff import grouped, told
+from warmcurve.cli.diff import as_rows, grouped
 from warmcurve.cli.location import open_reports, open_store, store_option
 from warmcurve.cli.ls import short_length
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
-from warmcurve.cli.reports import HINT, Regret, Report, Told, last_miss, named_report, stored_reports
+from warmcurve.cli.reports import HINT, FoundReport, Regret, Report, last_miss, named_report, stored_reports
 from warmcurve.cli.show import aligned
 from warmcurve.outcome import MEANINGS, OUTCOMES, Meaning, Outcome, Reason
 from warmcurve.reporting.explain import Neighbour, nearest, survey
@@ -92,14 +92,14 @@ def explain_command(file: Path | None, directory: Path | None, *, as_json: bool)
         note(f"not read, since damaged or unsafe: {', '.join(clean(path) for path in unreadable)}")
 
 
-def _named(path: Path) -> Told:
+def _named(path: Path) -> FoundReport:
     report = named_report(path)
     if report.outcome is None:
         raise Unreadable(f"{path}: not a boot report: it names no outcome", HINT)
-    return Told(path, report)
+    return FoundReport(path, report)
 
 
-def _last(store: DirectoryStore) -> tuple[Told | None, list[Path]]:
+def _last(store: DirectoryStore) -> tuple[FoundReport | None, list[Path]]:
     reports, unreadable = stored_reports(open_reports(store))
     miss = last_miss(reports)
     if miss and miss.report.factors is None:
@@ -110,7 +110,7 @@ def _last(store: DirectoryStore) -> tuple[Told | None, list[Path]]:
     return miss, unreadable
 
 
-def _explanation(store: DirectoryStore, miss: Told) -> Explanation:
+def _explanation(store: DirectoryStore, miss: FoundReport) -> Explanation:
     report, factors = miss.report, miss.report.factors
     cause = report.cause or report.reason or ""
     found = cause.startswith(_FOUND)
@@ -128,7 +128,7 @@ def _document(store: DirectoryStore, explanation: Explanation | None, unreadable
         report, neighbours = explanation.report, explanation.neighbours
         fields["miss"] = {
             "path": str(explanation.path),
-            **{name: told for name, told in msgspec.to_builtins(report).items() if name != "factors"},
+            **{name: value for name, value in msgspec.to_builtins(report).items() if name != "factors"},
             "found": explanation.found,
             "stored": explanation.stored,
             "meanings": {word: meaning and meaning._asdict() for word, meaning in explanation.meanings().items()},
@@ -139,7 +139,7 @@ def _document(store: DirectoryStore, explanation: Explanation | None, unreadable
                 "path": store.describe(each.stored.digest),
                 "recorded_at": each.stored.recorded_at and each.stored.recorded_at.isoformat(timespec="seconds"),
                 "equal": each.equal,
-                "differences": told(each.differences),
+                "differences": as_rows(each.differences),
             }
             for each in neighbours
         ]
@@ -186,7 +186,7 @@ def _head(explanation: Explanation) -> dict[str, str]:
     rank = f"rank {report.rank} of {report.world}" if report.world > 1 else ""
     process = "" if report.pid is None else f"process {report.pid}"
     outcome = OUTCOMES[Outcome(report.outcome)] if report.outcome in set(Outcome) else None
-    told = {
+    lines = {
         "boot": ", ".join(filter(None, (report.at, report.engine, report.host, process, rank))),
         "report": str(explanation.path),
         "digest": report.digest,
@@ -199,8 +199,8 @@ def _head(explanation: Explanation) -> dict[str, str]:
         "to do": " ".join(explanation.remedies()),
     }
     if report.reason == report.cause:
-        del told["reason"]
-    return {name: text for name, text in told.items() if text}
+        del lines["reason"]
+    return {name: text for name, text in lines.items() if text}
 
 
 def _regret(regret: Regret) -> str:
@@ -214,8 +214,8 @@ def _regret(regret: Regret) -> str:
     over = f"over {regret.batches} batches of {regret.drafts} drafts a request"
     if not any(worst for _, worst, _ in known):
         return f"none either way, {over}"
-    told = [f"planning {way} loses {worst:.1%} at worst, {mean:.1%} on average" for way, worst, mean in known]
-    return f"of throughput, {over}: {'; '.join(told)}"
+    losses = [f"planning {way} loses {worst:.1%} at worst, {mean:.1%} on average" for way, worst, mean in known]
+    return f"of throughput, {over}: {'; '.join(losses)}"
 
 
 def _meant(word: str | None, text: str | None) -> str:

@@ -133,13 +133,13 @@ def age(seconds: int) -> str:
 def _table(rows: Sequence[Row]) -> str:
     length = short_length([listed.digest or "" for listed in rows])
     cells = [_cells(listed, length) for listed in rows]
-    told = [_told(listed) for listed in rows]
-    if not any(told):
+    notes = [_history_note(listed) for listed in rows]
+    if not any(notes):
         return table(_COLUMNS, cells)
-    return table((*_COLUMNS, _MACHINES), [[*line, text or NOTHING] for line, text in zip(cells, told, strict=True)])
+    return table((*_COLUMNS, _MACHINES), [[*line, text or NOTHING] for line, text in zip(cells, notes, strict=True)])
 
 
-def _told(listed: Row) -> str:
+def _history_note(listed: Row) -> str:
     counts = {"quarantined on": len(listed.quarantined_on), "unstable": len(listed.unstable_on)}
     return ", ".join(f"{word} {count}" for word, count in counts.items() if count)
 

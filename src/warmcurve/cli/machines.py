@@ -12,7 +12,7 @@ from warmcurve.cli.location import open_histories
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.table import NOTHING, Column, table
 from warmcurve.errors import StoreError
-from warmcurve.storage.history import Calibration, History, apart, disagreement, loss_bound
+from warmcurve.storage.history import Calibration, History, disagreement, disagreement_limit, loss_bound
 from warmcurve.storage.store import DirectoryStore
 
 
@@ -60,7 +60,7 @@ class Machines:
         return tuple(self._machine(history, path, item.checksum or "") for path, history in kept if history)
 
     def _machine(self, history: History, path: Path, checksum: str) -> Machine:
-        limit = apart(self._settings.limits.max_regret)
+        limit = disagreement_limit(self._settings.limits.max_regret)
         return Machine(
             history,
             path,
@@ -106,12 +106,12 @@ def page(machine: Machine) -> Iterator[str]:
 
 
 def _cells(each: Compared) -> list[str]:
-    told = NOTHING
+    verdict = NOTHING
     if each.disagreement:
-        told = f"disagrees, {each.disagreement}"
+        verdict = f"disagrees, {each.disagreement}"
     elif each.loss_bound is not None:
-        told = f"agrees, within {each.loss_bound:.1%}"
-    return [clean(each.calibration.at), "yes" if each.calibration.stored else "no", told]
+        verdict = f"agrees, within {each.loss_bound:.1%}"
+    return [clean(each.calibration.at), "yes" if each.calibration.stored else "no", verdict]
 
 
 def _times(count: int) -> str:

@@ -65,7 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.detail
 
 
-class Told(NamedTuple):
+class FoundReport(NamedTuple):
     path: Path
     report: Report
 
@@ -100,26 +100,26 @@ def named_report(path: Path) -> Report:
         raise Unreadable(f"{path}: not a boot report: {error}", HINT) from error
 
 
-def stored_reports(directory: ReportDirectory) -> tuple[list[Told], list[Path]]:
+def stored_reports(directory: ReportDirectory) -> tuple[list[FoundReport], list[Path]]:
     """The reports that can be read, newest first, and the paths of those that cannot."""
-    told, unreadable = [], []
+    found, unreadable = [], []
     for path, data in directory.read():
         try:
             if isinstance(data, StoreError):
                 raise data
-            told.append(Told(path, parse(data)))
+            found.append(FoundReport(path, parse(data)))
         except (StoreError, ValueError):
             unreadable.append(path)
-    return told, unreadable
+    return found, unreadable
 
 
-def last_miss(newest_first: Sequence[Told]) -> Told | None:
+def last_miss(newest_first: Sequence[FoundReport]) -> FoundReport | None:
     """The newest miss; of a boot of several ranks, what rank 0 says."""
-    misses = [told for told in newest_first if told.report.is_miss]
-    boot: dict[int, Told] = {}
-    for told in misses:
+    misses = [each for each in newest_first if each.report.is_miss]
+    boot: dict[int, FoundReport] = {}
+    for miss in misses:
         # No field says which reports are of one boot: they lie side by side, each rank once.
-        if told.report.rank in boot or told.report.world != misses[0].report.world:
+        if miss.report.rank in boot or miss.report.world != misses[0].report.world:
             break
-        boot[told.report.rank] = told
+        boot[miss.report.rank] = miss
     return boot.get(0, misses[0]) if misses else None

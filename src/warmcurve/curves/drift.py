@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 STEADY: Final = 1.1
 """Ratios closer than this count as equal, unless nothing else would be left to tell."""
-_TOLD: Final = 4
+_NAMED: Final = 4
 
 
 class _Group(NamedTuple):
@@ -33,11 +33,11 @@ def moved(verify: Mapping[int, float], draft: Mapping[int, float]) -> str:
         groups = _groups(verify, draft, rest, steady)
     if not groups:
         return f"all {_change(rest, steady)}"
-    farthest = sorted(groups, key=lambda group: -abs(math.log(median(group.ratios) / rest)))[:_TOLD]
-    told = [f"{group.name} {_change(median(group.ratios), steady)}" for group in groups if group in farthest]
-    if len(groups) > _TOLD:
-        told.append(f"{len(groups) - _TOLD} more groups moved")
-    return f"{', '.join(told)}, the rest {_change(rest, steady) if _way(rest, steady) else 'did not'}"
+    farthest = sorted(groups, key=lambda group: -abs(math.log(median(group.ratios) / rest)))[:_NAMED]
+    moves = [f"{group.name} {_change(median(group.ratios), steady)}" for group in groups if group in farthest]
+    if len(groups) > _NAMED:
+        moves.append(f"{len(groups) - _NAMED} more groups moved")
+    return f"{', '.join(moves)}, the rest {_change(rest, steady) if _way(rest, steady) else 'did not'}"
 
 
 def _groups(verify: Mapping[int, float], draft: Mapping[int, float], rest: float, steady: float) -> tuple[_Group, ...]:
@@ -74,5 +74,5 @@ def _change(ratio: float, steady: float) -> str:
     if not _way(ratio, steady):
         return "stayed as stored"
     factor = max(ratio, 1 / ratio)
-    told = f"{factor:.2g}" if factor < 10 else f"{factor:.0f}"
-    return f"became {told}× {'dearer' if ratio > 1 else 'cheaper'}"
+    times = f"{factor:.2g}" if factor < 10 else f"{factor:.0f}"
+    return f"became {times}× {'dearer' if ratio > 1 else 'cheaper'}"

@@ -5,13 +5,13 @@ change of *shape* does. If every true cost lies within [m, M] times the stored o
 reaches at least m / M of the best throughput. So the verdict looks at two things over all sentinels and both stages:
 
 - scale: every r lies within the limits, at a size that is stored exactly, in a replay of a full graph;
-- shape: with S = max r / min r, the loss bound 1 - 1/S stays within the share of `max_regret` that this look allows.
+- shape: with S = max r / min r, the loss bound 1 - 1/S stays within the share of `max_regret` that this round allows.
 
 Sizes above the captured ones (the eager tail) may be replayed as well; they price the target alone.
 
 A disturbance can only make a replay slower. Where the fastest ratio is below the lower limit, no disturbance explains
 it and the verdict is final; anything else that is off may be one, and asking for medians of more replays is worth it
-(`Rejected.final`). How often, and what each look allows, the policy says (`Looks`). After the last round noise is left
+(`Rejected.final`). The policy says how often, and what each round allows (`Rounds`). After the last round noise is left
 on both sides of a ratio, and the stored samples say how much. A pair of ratios is then allowed what that alone would
 show, where it is more (`allowed`).
 
@@ -60,31 +60,31 @@ class Limits(msgspec.Struct, frozen=True):
     max_regret: float = 0.2
 
 
-class Looks(msgspec.Struct, frozen=True):
-    """How often each sentinel is replayed at most, and how much of `max_regret` the loss bound may be at each look:
-    `first` of it at the first, evenly more at each that follows, `last` at the last.
+class Rounds(msgspec.Struct, frozen=True):
+    """How often each sentinel is replayed at most, and how much of `max_regret` the loss bound may be after each
+    round: `first` of it after the first, evenly more after each that follows, `last` after the last.
 
     `max_regret` is what the policy's limits have where nothing else is said.
     """
 
-    rounds: int = 3
+    count: int = 3
     first: float = 1.0
     last: float = 1.0
     max_regret: float = Limits().max_regret
 
-    def share(self, look: int) -> float:
-        """Of `max_regret`, at the look-th, from 1 on."""
-        return self.first + (self.last - self.first) * (min(look, self.rounds) - 1) / (self.rounds - 1)
+    def share(self, played: int) -> float:
+        """Of `max_regret`, after this many rounds, from 1 on."""
+        return self.first + (self.last - self.first) * (min(played, self.count) - 1) / (self.count - 1)
 
 
-TWO: Final = Looks()
-SWEEP: Final = Looks(rounds=12, first=0.65, last=0.85, max_regret=0.1)
+TWO: Final = Rounds()
+SWEEP: Final = Rounds(count=12, first=0.65, last=0.85, max_regret=0.1)
 """What is allowed stays below `max_regret`, since noise can hide a part of a loss: all the more, the fewer the replays.
 Found by simulation (docs/design.md, section 6).
 """
 
 
-def looks(policy: Policy) -> Looks:
+def rounds_for(policy: Policy) -> Rounds:
     return SWEEP if policy == "sweep" else TWO
 
 
@@ -106,7 +106,7 @@ class Reading(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """What the sentinels showed. `scale` says how many times dearer the stored costs are than the measured ones
     (the geometric middle of all ratios' extremes); `loss_bound` is 1 - 1/S; `widened` by how much noise raised
-    what the look allows, for the pair of ratios that came closest to what was allowed or exceeded it most.
+    what the round allows, for the pair of ratios that came closest to what was allowed or exceeded it most.
     """
 
     readings: tuple[Reading, ...]
@@ -204,10 +204,10 @@ def allowed(limits: Limits, *errors: float) -> float:
 
 
 def judge(
-    profile: CostProfile, asked: Sequence[int], samples: Sequence[Sample], limits: Limits, looks: Looks = TWO
+    profile: CostProfile, asked: Sequence[int], samples: Sequence[Sample], limits: Limits, rounds: Rounds = TWO
 ) -> VerifiedProfile | Rejected:
     """The verdict on the samples of one or more rounds of the sizes asked for. A size of the tail is asked for as what
-    its stored runs really had. The look is that of the size with the fewest replays.
+    its stored runs really had. The round is that of the size with the fewest replays.
     """
     if len(samples) != len(asked):
         return Rejected(Reason.SENTINEL_MISSING, f"{len(samples)} timings for {len(asked)} replays", final=True)
@@ -236,10 +236,10 @@ def judge(
     if not 1e-9 < low <= high < 1e9:
         detail = "times too short or too long to be compared"
         return Rejected(Reason.SENTINEL_SCALE, detail, final=low < limits.scale_low)
-    look = min(reading.replays for reading in readings)
-    outvoted = PATIENCE <= look < looks.rounds
-    held = msgspec.structs.replace(limits, max_regret=limits.max_regret * looks.share(look))
-    worst = _worst_pair(profile, readings, held, looks.rounds)
+    played = min(reading.replays for reading in readings)
+    outvoted = PATIENCE <= played < rounds.count
+    held = msgspec.structs.replace(limits, max_regret=limits.max_regret * rounds.share(played))
+    worst = _worst_pair(profile, readings, held, rounds.count)
     evidence = Evidence(
         tuple(readings),
         scale=1 / math.sqrt(low * high),

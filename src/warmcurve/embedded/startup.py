@@ -30,7 +30,7 @@ from warmcurve.curves.sentinel import Limits, VerifiedProfile
 from warmcurve.embedded.engine import CONTEXT, Engine, Policy
 from warmcurve.embedded.model import HERE, POSITIONS
 from warmcurve.planning.planner import cost_tables
-from warmcurve.planning.regret import weigh
+from warmcurve.planning.regret import regret_between
 from warmcurve.reporting.report import BootReport
 from warmcurve.storage.fingerprint import Factors, Value
 from warmcurve.storage.history import Histories
@@ -124,7 +124,7 @@ def start(
         clock=clock or SystemClock(),
         draw=draw,
         histories=histories,
-        weigh=lambda fresh, stored: weigh(fresh, stored, POSITIONS),
+        measure_regret=lambda fresh, stored: regret_between(fresh, stored, POSITIONS),
     )
     return drive(boot, startup or Startup(engine))
 

@@ -1,6 +1,6 @@
 """What one profile costs where the other is true, both ways, over the declared batches.
 
-A boot needs no numpy and is given `weigh` by its engine.
+A boot needs no numpy and is given `regret_between` by its engine.
 """
 
 from warmcurve.curves.profile import CostProfile
@@ -9,7 +9,7 @@ from warmcurve.planning.workload import cases
 from warmcurve.reporting.report import RegretReport
 
 
-def weigh(fresh: CostProfile, stored: CostProfile, drafts: int) -> RegretReport | None:
+def regret_between(fresh: CostProfile, stored: CostProfile, drafts: int) -> RegretReport | None:
     """Over batches of `drafts` drafted tokens a request, of no more requests and tokens than both price; None where
     there is none.
     """

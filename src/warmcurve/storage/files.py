@@ -50,11 +50,11 @@ def open_directory(path: Path, *, trust_group: bool, create: bool = False) -> It
 
 
 @contextmanager
-def open_nested(outer: Path, inner: Path, *, trust_group: bool, create: bool = False) -> Iterator[int]:
-    """The same for a directory in one that is checked as well: whoever may write the outer one may swap the inner."""
+def open_nested(parent: Path, directory: Path, *, trust_group: bool, create: bool = False) -> Iterator[int]:
+    """The same for a directory in one that is checked as well: whoever may write the parent may swap it."""
     with (
-        open_directory(outer, trust_group=trust_group, create=create),
-        open_directory(inner, trust_group=trust_group, create=create) as descriptor,
+        open_directory(parent, trust_group=trust_group, create=create),
+        open_directory(directory, trust_group=trust_group, create=create) as descriptor,
     ):
         yield descriptor
 

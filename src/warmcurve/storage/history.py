@@ -78,8 +78,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def with_rejection(self, rejection: Rejection) -> "History":
         before = [each for each in self.rejected if each.entry == rejection.entry]
-        told = rejection.detail and printable(rejection.detail)[:_DETAIL]
-        kept = [*before, msgspec.structs.replace(rejection, detail=told)][-REJECTIONS:]
+        detail = rejection.detail and printable(rejection.detail)[:_DETAIL]
+        kept = [*before, msgspec.structs.replace(rejection, detail=detail)][-REJECTIONS:]
         return msgspec.structs.replace(self, rejected=tuple(kept))
 
     def with_acceptance(
@@ -133,7 +133,7 @@ class Histories(Protocol):
         """Raises `StoreError`."""
 
 
-def apart(max_regret: float) -> float:
+def disagreement_limit(max_regret: float) -> float:
     """From which bound on calibrations disagree. No less than the default policy's: two calibrations have the noise of
     two, and a sweep's own limit is for medians of twelve replays.
     """
@@ -158,8 +158,8 @@ def disagreement(old: CostProfile, new: CostProfile, max_regret: float) -> str |
         return None
     verify, draft = _ratios(old, new)
     comparable = _comparable((*verify.values(), *draft.values()))
-    told = moved(verify, draft) if comparable else "times too short or too long to be compared"
-    return f"a loss of up to {bound:.1%}: {told}"
+    change = moved(verify, draft) if comparable else "times too short or too long to be compared"
+    return f"a loss of up to {bound:.1%}: {change}"
 
 
 def _instability(profiles: Sequence[CostProfile], max_regret: float) -> str | None:
@@ -214,11 +214,11 @@ class HistoryDirectory:
     def read(self, digest: str) -> History:
         found = None
         with suppress(OSError), self._open() as histories:
-            found = self._parsed(histories, self._name(digest, self._told()))
-        return found if found and found.machine == self._told() else History(self._told())
+            found = self._parsed(histories, self._name(digest, self._machine_text()))
+        return found if found and found.machine == self._machine_text() else History(self._machine_text())
 
     def write(self, digest: str, history: History) -> None:
-        name = self._name(digest, self._told())
+        name = self._name(digest, self._machine_text())
         try:
             with self._open(create=True) as histories:
                 files.publish(histories, name, msgspec.json.encode(history))
@@ -275,7 +275,7 @@ class HistoryDirectory:
     def _name(digest: str, machine: str) -> str:
         return f"{digest}-{sha256(machine.encode()).hexdigest()[:16]}.json"
 
-    def _told(self) -> str:
+    def _machine_text(self) -> str:
         # A host's name may be no Unicode.
         return self._machine.encode("utf-8", "backslashreplace").decode()
 

@@ -73,9 +73,9 @@ def _named(value: Any) -> Value:
         return f"bytes {value.hex()}"
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return str(value)
-    if callable(told := getattr(type(value), "compute_hash", None)):
+    if callable(compute_hash := getattr(type(value), "compute_hash", None)):
         # vLLM's own protocol for what others put into its configuration (vllm/config/utils.py, SupportsHash).
-        return {"class": class_of(value), "hash": plain(told(value))}
+        return {"class": class_of(value), "hash": plain(compute_hash(value))}
     return class_of(value)
 
 

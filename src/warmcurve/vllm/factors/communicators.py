@@ -30,8 +30,8 @@ def factors() -> dict[str, Value] | None:
     """By group and attribute; None where there are none, as for one rank and on a CPU."""
     found: dict[str, Value] = {}
     for name in _GROUPS:
-        if told := dict(_told(_communicator(name))):
-            found[name] = told
+        if facts := dict(_facts(_communicator(name))):
+            found[name] = facts
     return found or None
 
 
@@ -46,14 +46,14 @@ def _communicator(name: str) -> Any:
     return group.device_communicator
 
 
-def _told(communicator: Any) -> Iterator[tuple[str, Value]]:
+def _facts(communicator: Any) -> Iterator[tuple[str, Value]]:
     for attribute in _ATTRIBUTES:
         part = getattr(communicator, attribute, None)
         if part is not None:
-            yield attribute, {"class": class_of(part), **dict(_facts(part))}
+            yield attribute, {"class": class_of(part), **dict(_answers(part))}
 
 
-def _facts(part: Any) -> Iterator[tuple[str, Value]]:
+def _answers(part: Any) -> Iterator[tuple[str, Value]]:
     inner = getattr(part, _WRAPPED, None)
     for fact in ("disabled", "fully_connected"):
         value = getattr(part, fact, getattr(inner, fact, None))

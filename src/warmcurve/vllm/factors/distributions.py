@@ -28,9 +28,9 @@ def installed(places: list[str] | None = None) -> dict[str, Path]:
 def version(directory: Path) -> str:
     """As the directory's own name says it, else as the metadata in it does."""
     # https://packaging.python.org/en/latest/specifications/recording-installed-packages/#the-dist-info-directory
-    _, separator, told = directory.name.removesuffix(_INFO[0]).partition("-")
+    _, separator, named = directory.name.removesuffix(_INFO[0]).partition("-")
     if separator and directory.name.endswith(_INFO[0]):
-        return told
+        return named
     return metadata.Distribution.at(directory).version
 
 

@@ -29,10 +29,10 @@ def nvcc(variables: Mapping[str, str], everyones: str = _EVERYONES) -> str | Non
     home = Path(variables.get("CUDA_HOME") or variables.get("CUDA_PATH") or by_path)
     if not os.access(home / "bin" / "nvcc", os.X_OK):
         return None
-    told = home / "version.json"
-    if not told.is_file():
+    versions = home / "version.json"
+    if not versions.is_file():
         return "unknown"
-    parts = msgspec.json.decode(Reading(NAME).whole(told), type=dict[str, Any])
+    parts = msgspec.json.decode(Reading(NAME).whole(versions), type=dict[str, Any])
     for part in ("cuda_nvcc", "cuda"):
         if isinstance(version := parts.get(part, {}).get("version"), str):
             return version

@@ -42,7 +42,7 @@ from warmcurve.vllm.factors import declared
 from warmcurve.vllm.seam.aside import stand_aside, stopping
 from warmcurve.vllm.seam.compiling import Watch
 from warmcurve.vllm.seam.ranks import Ranks
-from warmcurve.vllm.seam.reporting import Reporter, engine_name, stood_aside, told
+from warmcurve.vllm.seam.reporting import Reporter, describe_error, engine_name, stood_aside
 
 logger = logging.getLogger("vllm.warmcurve")
 
@@ -72,7 +72,7 @@ def seam(runner: Any) -> AbstractContextManager[object]:
         reason, detail = error.reason, error.detail
     except Exception as error:
         logger.debug("warmcurve stands aside", exc_info=True)
-        reason, detail, cause = Reason.INTERNAL_ERROR, told(error), error
+        reason, detail, cause = Reason.INTERNAL_ERROR, describe_error(error), error
     required = stand_aside(reporter, ranks, settings, reason, detail)
     if required:
         raise stopping(required, ranks) from cause
@@ -146,7 +146,7 @@ class Seam(AbstractContextManager[object]):
                 self._abandon(error)
         except Exception as ours:  # noqa: BLE001  the adapter's edge
             self._fail(ours)
-            self._reporter.publish(stood_aside(Reason.INTERNAL_ERROR, told(ours), self._ranks))
+            self._reporter.publish(stood_aside(Reason.INTERNAL_ERROR, describe_error(ours), self._ranks))
         finally:
             self._ranks.close()
         if required:
@@ -159,7 +159,7 @@ class Seam(AbstractContextManager[object]):
             reason, detail = cause.reason, cause.detail
         else:
             reason = Reason.INTERNAL_ERROR if self._error is not None else Reason.ENGINE_FAILED
-            detail = told(cause) if cause else "vLLM did not set its cost curves"
+            detail = describe_error(cause) if cause else "vLLM did not set its cost curves"
         if self._boot is not None:
             self._finish(self._boot.abandon(reason, detail, calibration_runs=self._calibration_runs))
         elif self._error is not None:
@@ -196,7 +196,7 @@ class Seam(AbstractContextManager[object]):
             self._fail(error)
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._fail(error)
-            self._withdraw(told(error))
+            self._withdraw(describe_error(error))
             self._installed = self._boot is not None and self._boot.reused
 
     def _stop(self) -> NoReturn:
@@ -205,7 +205,7 @@ class Seam(AbstractContextManager[object]):
         if isinstance(required, CurvesRequired):
             cause = None
         else:
-            required = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {cause and told(cause)}")
+            required = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {cause and describe_error(cause)}")
         together = self._boot is not None and self._boot.agreed
         raise stopping(required, self._ranks, together=together) from cause
 
@@ -258,7 +258,7 @@ class Seam(AbstractContextManager[object]):
             world=self._ranks.world,
             register=self._ranks.register(self._settings.vote_timeout_s),
             histories=self._histories,
-            weigh=self._weigh,
+            measure_regret=self._measure_regret,
             unreviewed=self._unreviewed(plan),
             conditions=self._conditions(),
         )
@@ -273,11 +273,11 @@ class Seam(AbstractContextManager[object]):
             logger.debug("no review of the factors", exc_info=True)
             return ()
 
-    def _weigh(self, fresh: CostProfile, stored: CostProfile) -> RegretReport | None:
+    def _measure_regret(self, fresh: CostProfile, stored: CostProfile) -> RegretReport | None:
         try:
-            from warmcurve.planning.regret import weigh
+            from warmcurve.planning.regret import regret_between
 
-            return weigh(fresh, stored, int(self._runner.num_speculative_steps))
+            return regret_between(fresh, stored, int(self._runner.num_speculative_steps))
         except Exception:  # it only informs
             logger.debug("no regret", exc_info=True)
             return None
@@ -319,8 +319,8 @@ class Seam(AbstractContextManager[object]):
         except Exception as error:
             if self._ranks.world > 1 and "broadcast_object" in _frames(error):
                 # The others may be waiting in this broadcast, where no vote reaches them.
-                raise VoteLost(f"vLLM's broadcast of the curves failed: {told(error)}") from error
-            return InstallRefused(told(error))
+                raise VoteLost(f"vLLM's broadcast of the curves failed: {describe_error(error)}") from error
+            return InstallRefused(describe_error(error))
         return None
 
     def _initial_curves(self, samples: list[Any]) -> None:

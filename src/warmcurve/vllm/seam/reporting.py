@@ -48,7 +48,7 @@ class Reporter:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        logger.warning("warmcurve: step=%s reason=%s (%s)", Step.REPORT, Reason.INTERNAL_ERROR, told(error))
+        logger.warning("warmcurve: step=%s reason=%s (%s)", Step.REPORT, Reason.INTERNAL_ERROR, describe_error(error))
 
 
 def _speaks(report: BootReport) -> bool:
@@ -60,7 +60,7 @@ def _speaks(report: BootReport) -> bool:
     return report.reason in _STOPS or bool(silent and report.rank == 1)
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error in words. Never raises, though some errors raise when they are asked for theirs."""
     name = type(error).__qualname__
     try:
