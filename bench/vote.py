@@ -22,6 +22,7 @@ import torch.distributed
 from torch.distributed import PrefixStore, distributed_c10d
 
 from warmcurve.boot.driver import drive
+from warmcurve.boot.inputs import Inputs
 from warmcurve.boot.path import Boot
 from warmcurve.boot.settings import Settings
 from warmcurve.clock import SystemClock
@@ -45,16 +46,18 @@ def rank_of(rank: int, world: int, port: int, directory: str, answers: Any, over
     for _ in range(BOOTS + 1):
         key_values = DefaultStore(rank)
         boot = Boot(
-            engine="scripted",
-            plan=engine.plan,
-            read_factors=lambda: {"device": "none", "configuration": {f"field_{n}": n for n in range(300)}},
-            store=store,
-            settings=settings,
-            clock=SystemClock(),
-            draw=lambda n: n // 2,
-            rank=rank,
-            world=world,
-            register=Register(key_values, SystemClock(), settings.vote_timeout_s),
+            Inputs(
+                engine="scripted",
+                plan=engine.plan,
+                read_factors=lambda: {"device": "none", "configuration": {f"field_{n}": n for n in range(300)}},
+                store=store,
+                settings=settings,
+                clock=SystemClock(),
+                draw=lambda n: n // 2,
+                rank=rank,
+                world=world,
+                register=Register(key_values, SystemClock(), settings.vote_timeout_s),
+            )
         )
         torch.distributed.barrier()
         started = time.perf_counter_ns()

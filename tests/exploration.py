@@ -131,11 +131,10 @@ FOLLOWERS = (PLAIN, ABSENT, STANDS_DOWN, BROKEN, OTHER_FACTOR, OTHER_VERSION, OT
 
 LONGEST = 60
 INFORMATIVE = {
-    *("self", "party", "found", "decide", "evidence", "verdict", "_evidence", "_own", "_recorded_ms", "_in_place"),
-    *("_started", "_clock", "_store", "_register", "_draw", "_read_factors", "_engine", "_detail", "_conditions"),
-    *("_keeper", "_histories", "_measure_regret", "_regret", "_expected_ms"),
+    *("self", "given", "position", "party", "found", "decide", "verdict"),
+    *("own", "started_ns", "in_place_ns", "evidence", "regret", "detail", "expected_ms", "recorded_ms"),
 }
-"""Collaborators, and fields of a boot and its frames that no step after depends on."""
+"""Collaborators, and what a boot or its frames hold that no later step depends on."""
 GOOD, OFF, WRONG = "good", "off", "wrong"
 _FACTOR = {GOOD: 1.0, OFF: 2.0, WRONG: 0.2}
 """Of the cost of the tail, where it runs, or of the smaller size: off is worth another replay, wrong is final."""
@@ -410,7 +409,7 @@ class _Live:
             register=_Mute(),
             draw=lambda n: 0,
         )
-        self._boot.party = party
+        self._boot.position.party = party
         self._steps: Any = self._boot.path()
         self._left = False
         self.action: Any = None
@@ -427,7 +426,7 @@ class _Live:
             report = self.action.report
             told = None if report is None else (report.outcome, report.reason, report.vote and report.vote.decision)
             return self.action.exited, self.action.lost, told, tuple(self.collectives)
-        fields = {name: value for name, value in vars(self._boot).items() if name not in INFORMATIVE}
+        fields = _fields(self._boot)
         frames, generator = [], self._steps
         while generator is not None and generator.gi_frame is not None:
             frame = generator.gi_frame
@@ -474,7 +473,7 @@ class _Live:
     def _ended(self, report: BootReport | None) -> None:
         if report is not None:
             self.action = Stopped(report)
-        elif self._boot.reused:
+        elif self._boot.position.reused:
             self._abandon()
         else:
             self.action = Calibrate()
@@ -491,6 +490,12 @@ class _Live:
 
     def _abandon(self) -> None:
         self.action = Stopped(self._boot.abandon(Reason.INTERNAL_ERROR, "planted", calibration_runs=1))
+
+
+def _fields(boot: Boot) -> dict[str, Any]:
+    values = (boot.position, boot.found)
+    known = {name: getattr(value, name) for value in values for name in value.__slots__}
+    return {name: value for name, value in known.items() if name not in INFORMATIVE}
 
 
 class _Mute:

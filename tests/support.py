@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from warmcurve.boot.driver import drive
+from warmcurve.boot.inputs import Inputs
 from warmcurve.boot.path import Boot
 from warmcurve.boot.settings import Settings
 from warmcurve.reporting.report import BootReport
@@ -34,7 +35,7 @@ def boot_of(engine: ScriptedEngine, store: Store, kind_of_boot: type[Boot] = Boo
         "clock": engine.clock,
         "draw": lambda n: n // 2,
     }
-    return kind_of_boot(**(given | changes))
+    return kind_of_boot(Inputs(**(given | changes)))
 
 
 def boot(engine: ScriptedEngine, store: Store, **changes) -> BootReport:

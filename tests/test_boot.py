@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support import A, boot, boot_of
 from tests.test_modes import WAYS
 from warmcurve.boot.driver import drive
+from warmcurve.boot.inputs import Inputs
 from warmcurve.boot.path import Boot
 from warmcurve.boot.request import Calibrate, Install, Replay, Samples
 from warmcurve.boot.settings import Settings
@@ -943,9 +944,9 @@ def test_no_bytes_in_the_store_break_a_boot(data: bytes, put_back: bool):
 def test_every_boot_is_driven_by_a_boot_object(engine: ScriptedEngine, store: FaultStore):
     """A boot's path can be walked once; its step can be read at any time."""
     walked = boot_of(engine, store)
-    before = walked.step
+    before = walked.position.step
     drive(walked, engine)
-    assert [before, walked.step] == [Step.FINGERPRINT, Step.PUT]
+    assert [before, walked.position.step] == [Step.FINGERPRINT, Step.PUT]
 
 
 def test_curves_that_the_engine_disowns_are_not_stored(engine: ScriptedEngine, store: FaultStore):
@@ -962,13 +963,15 @@ def test_curves_that_the_engine_disowns_are_not_stored(engine: ScriptedEngine, s
 def test_an_engine_whose_name_is_no_text_is_not_stored(engine: ScriptedEngine, store: FaultStore):
     """A name that no entry can hold leaves the boot unrecorded."""
     named = Boot(
-        engine="\udcff",
-        plan=engine.plan,
-        read_factors=dict,
-        store=store,
-        settings=Settings(),
-        clock=engine.clock,
-        draw=lambda n: 0,
+        Inputs(
+            engine="\udcff",
+            plan=engine.plan,
+            read_factors=dict,
+            store=store,
+            settings=Settings(),
+            clock=engine.clock,
+            draw=lambda n: 0,
+        )
     )
     report = drive(named, engine)
     assert _course(report) == (Outcome.UNRECORDED, Reason.ENTRY_INVALID, Reason.ABSENT)

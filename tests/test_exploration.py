@@ -245,7 +245,7 @@ class CalibratesInsteadOfInstalling(Boot):
     """Leaves between the decision and the installation, in which the others wait."""
 
     def leaving(self, reason: Reason, detail: str) -> Voting[None]:
-        self._installing = False
+        self.position.installing = False
         yield from super().leaving(reason, detail)
 
 

@@ -251,7 +251,7 @@ def test_all_ranks_stop_where_curves_are_required(warm: Ranks):
     warm.store.entries.clear()
     assert [type(result) for result in warm.results()] == [CurvesRequired] * 3
     assert warm.runs() == [[]] * 3
-    assert [boot.agreed for boot in warm.boots] == [True] * 3
+    assert [boot.position.agreed for boot in warm.boots] == [True] * 3
 
 
 @pytest.mark.parametrize("odd", range(3))
@@ -262,7 +262,7 @@ def test_a_rank_that_requires_alone_stops_alone(warm: Ranks, odd: int):
     assert [type(result) for result in results] == [CurvesRequired if rank == odd else BootReport for rank in range(3)]
     assert str(results[odd]).startswith("curves_required: ranks_differ: settings mode ")
     assert [len(runs) for runs in warm.runs()] == [0 if rank == odd else 40 for rank in range(3)]
-    assert [boot.agreed for boot in warm.boots] == [False] * 3
+    assert [boot.position.agreed for boot in warm.boots] == [False] * 3
 
 
 def test_the_leader_remembers_what_others_turned_down(warm: Ranks):

@@ -11,6 +11,7 @@ from warmcurve._version import __version__
 
 if TYPE_CHECKING:
     from warmcurve.boot.driver import drive
+    from warmcurve.boot.inputs import Inputs
     from warmcurve.boot.path import Boot
     from warmcurve.boot.request import Calibrate, Install, Replay
     from warmcurve.boot.settings import Settings
@@ -31,6 +32,7 @@ _FILES = {
     "CostProfile": "curves.profile",
     "DirectoryStore": "storage.store",
     "Entry": "storage.entry",
+    "Inputs": "boot.inputs",
     "Install": "boot.request",
     "Limits": "curves.sentinel",
     "Outcome": "outcome",
@@ -56,6 +58,7 @@ __all__ = [
     "CostProfile",
     "DirectoryStore",
     "Entry",
+    "Inputs",
     "Install",
     "Limits",
     "Outcome",

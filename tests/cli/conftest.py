@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from warmcurve.boot.driver import drive
+from warmcurve.boot.inputs import Inputs
 from warmcurve.boot.path import Boot
 from warmcurve.boot.settings import Settings
 from warmcurve.cli import main
@@ -44,14 +45,16 @@ def record(store: DirectoryStore) -> Record:
         engine = ScriptedEngine(verify_ms=lambda tokens: tokens + next(noise))
         engine.clock.advance_ms(after_s * 1000)
         boot = Boot(
-            engine="scripted",
-            plan=engine.plan,
-            read_factors=lambda: {"model": {"target": {"revision": revision}, "draft": None}, "k": 7},
-            store=store,
-            settings=Settings(),
-            clock=engine.clock,
-            draw=lambda n: 0,
-            conditions={"host": "node-1", **conditions},
+            Inputs(
+                engine="scripted",
+                plan=engine.plan,
+                read_factors=lambda: {"model": {"target": {"revision": revision}, "draft": None}, "k": 7},
+                store=store,
+                settings=Settings(),
+                clock=engine.clock,
+                draw=lambda n: 0,
+                conditions={"host": "node-1", **conditions},
+            )
         )
         report = drive(boot, engine)
         assert report.digest is not None

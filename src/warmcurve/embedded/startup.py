@@ -19,6 +19,7 @@ import numpy as np
 
 from warmcurve._version import __version__
 from warmcurve.boot.driver import drive
+from warmcurve.boot.inputs import Inputs
 from warmcurve.boot.path import Boot
 from warmcurve.boot.request import Samples
 from warmcurve.boot.settings import Settings
@@ -116,15 +117,17 @@ def start(
     Raises `CurvesRequired` where the settings' mode is `require` and no stored curves hold.
     """
     boot = Boot(
-        engine=NAME,
-        plan=calibration_plan(engine),
-        read_factors=lambda: factors(engine),
-        store=store,
-        settings=settings or Settings(),
-        clock=clock or SystemClock(),
-        draw=draw,
-        histories=histories,
-        measure_regret=lambda fresh, stored: regret_between(fresh, stored, POSITIONS),
+        Inputs(
+            engine=NAME,
+            plan=calibration_plan(engine),
+            read_factors=lambda: factors(engine),
+            store=store,
+            settings=settings or Settings(),
+            clock=clock or SystemClock(),
+            draw=draw,
+            histories=histories,
+            measure_regret=lambda fresh, stored: regret_between(fresh, stored, POSITIONS),
+        )
     )
     return drive(boot, startup or Startup(engine))
 

@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from warmcurve.boot.inputs import Inputs
 from warmcurve.boot.path import Boot
 from warmcurve.boot.request import Calibrate, Install, Replay, Samples, Steps
 from warmcurve.boot.settings import Settings
@@ -197,7 +198,7 @@ class Seam(AbstractContextManager[object]):
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._fail(error)
             self._withdraw(describe_error(error))
-            self._installed = self._boot is not None and self._boot.reused
+            self._installed = self._boot is not None and self._boot.position.reused
 
     def _stop(self) -> NoReturn:
         """No boot goes on without stored curves."""
@@ -206,7 +207,7 @@ class Seam(AbstractContextManager[object]):
             cause = None
         else:
             required = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {cause and describe_error(cause)}")
-        together = self._boot is not None and self._boot.agreed
+        together = self._boot is not None and self._boot.position.agreed
         raise stopping(required, self._ranks, together=together) from cause
 
     def _withdraw(self, detail: str) -> None:
@@ -247,20 +248,22 @@ class Seam(AbstractContextManager[object]):
 
     def _new_boot(self, plan: Plan) -> Boot:
         return Boot(
-            engine=engine_name(),
-            plan=plan,
-            read_factors=lambda: declared.read(self._subject(plan)),
-            store=self._store,
-            settings=self._settings,
-            clock=SystemClock(),
-            draw=random.SystemRandom().randrange,
-            rank=self._ranks.rank,
-            world=self._ranks.world,
-            register=self._ranks.register(self._settings.vote_timeout_s),
-            histories=self._histories,
-            measure_regret=self._measure_regret,
-            unreviewed=self._unreviewed(plan),
-            conditions=self._conditions(),
+            Inputs(
+                engine=engine_name(),
+                plan=plan,
+                read_factors=lambda: declared.read(self._subject(plan)),
+                store=self._store,
+                settings=self._settings,
+                clock=SystemClock(),
+                draw=random.SystemRandom().randrange,
+                rank=self._ranks.rank,
+                world=self._ranks.world,
+                register=self._ranks.register(self._settings.vote_timeout_s),
+                histories=self._histories,
+                measure_regret=self._measure_regret,
+                unreviewed=self._unreviewed(plan),
+                conditions=self._conditions(),
+            )
         )
 
     def _subject(self, plan: Plan) -> declared.Subject:
