@@ -64,10 +64,10 @@ DEFECTS = (
     Defect("a rank in doubt calibrates", "ranks/vote.py",
            "        if self.bound:\n            raise VoteLost(f\"rank {self.rank} voted to go on and cannot learn",
            "        if self.bound == 2:\n            raise VoteLost(f\"rank {self.rank} in doubt",
-           "tests/test_exploration.py tests/test_ranks.py"),
+           "tests/test_ranks.py"),
     Defect("a rank goes on without its vote", "ranks/vote.py",
            "if decision.course is not Course.CALIBRATE and not self.bound:", "if decision is None:",
-           "tests/test_exploration.py tests/test_ranks.py"),
+           "tests/test_ranks.py"),
     Defect("ranks with other entries go on", "ranks/ballot.py",
            "if ballot.checksum != own.checksum:", "if ballot.checksum is own:", "tests/test_ranks.py"),
     Defect("a decision is overwritten", "ranks/distributed.py",
@@ -97,7 +97,7 @@ DEFECTS = (
            "return 0 < after <= len(self.rejected)", "tests/test_history.py tests/test_modes.py"),
     # reporting
     Defect("a missed boot keeps no factors", "boot/ending.py",
-           "factors=None if hit else found.factors,", "factors=None,", "tests/cli/test_explain.py tests/test_boot.py"),
+           "factors=None if hit else found.factors,", "factors=None,", "tests/test_boot.py"),
     # vllm
     Defect("the memory profiler's pass is taken for a boot", "vllm/seam/hook.py",
            'throw_away = kwargs.get("profile_only") or getattr(runner, "_warmcurve_profiling", False)',

@@ -114,8 +114,10 @@ def test_a_second_boot_runs_two_replays(engine: ScriptedEngine, store: FaultStor
 
 
 def test_a_miss_names_what_differs_in_the_nearest_entry(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
-    """A boot with one factor changed says in its log line which, and from what to what."""
+    """A boot with one factor changed says in its log line which, and from what to what. It keeps its factors."""
     report = boot(engine, store, read_factors=lambda: {"device": "example", "model": {"revision": "4567"}})
+    assert report.factors is not None
+    assert report.factors["model"] == {"revision": "4567"}
     assert _course(report) == (Outcome.RECORDED, None, Reason.ABSENT)
     assert f'nearest {(warm.digest or "")[:12]}: model.revision "0123" -> "4567"' in report.log_line()
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
 from tests.support import boot_of
@@ -15,7 +16,7 @@ from warmcurve.curves.sentinel import Limits
 from warmcurve.errors import CurvesRequired, FactorError, StoreError, VoteLost
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.ranks.register import Register
-from warmcurve.ranks.vote import Course
+from warmcurve.ranks.vote import GO, Course, Heard, Party, encode
 from warmcurve.reporting.report import BootReport
 from warmcurve.storage import entry
 from warmcurve.testing import FaultStore, MemoryHistories, MemoryKeyValue, ScriptedEngine, together
@@ -315,6 +316,26 @@ def test_an_entry_damaged_on_its_way_is_rejected_for_all(warm: Ranks):
     with patch("warmcurve.ranks.ballot.Offer.entry_bytes", lambda offer: b"{}\n"):
         reports = warm.boot()
     assert {(report.outcome, report.reason) for report in reports} == {(Outcome.RECORDED, Reason.ENTRY_MALFORMED)}
+
+
+def test_a_sound_entry_that_is_not_the_leaders_is_rejected(warm: Ranks):
+    """An entry that came to a rank whole, but is another one, would be judged by other costs: all calibrate."""
+    (own,) = warm.store.entries.values()
+    known = entry.decode(own)
+    other = entry.encode(msgspec.structs.replace(known, conditions={**known.conditions, "host": "another"}))
+    arrived = iter([own, other])
+    with patch("warmcurve.ranks.ballot.Offer.entry_bytes", lambda offer: next(arrived)):
+        reports = warm.boot()
+    assert {(report.outcome, report.reason) for report in reports} == {(Outcome.UNRECORDED, Reason.RANKS_DIFFER)}
+    assert {report.detail for report in reports} == {"it got another entry than the leader sent"}
+
+
+def test_a_rank_whose_vote_was_not_needed_stops():
+    """A decision to go on that was made without this rank's vote is one that it cannot follow: it stops at once."""
+    hearing = Party(1, 2).hear()
+    next(hearing)
+    with pytest.raises(VoteLost, match="the others go on without the vote of rank 1"):
+        hearing.send(Heard("1/decision", encode(GO)))
 
 
 @pytest.mark.parametrize("sizes", [(), (16, 3), (64, 4)], ids=str)
