@@ -38,7 +38,7 @@ def _page(bases: Sequence[Base], cells: Sequence[Cell], rules: Sequence[str]) ->
             shares = (_share(1 - cell.accepted[rule]) for rule in rules)
             yield from _row(cell.base, cell.amount.removeprefix("noise "), cell.trials, *shares, *replays)
     yield "\n### Accepted, by true loss of the worst batch\n"
-    yield "Drifts of captured sizes at 2 % noise; the mean over drifts, and in brackets the one most often accepted.\n"
+    yield "Drifts of captured sizes at 2 % noise: the mean over the drifts, and in brackets the drift most often accepted.\n"
     yield from _row("true loss", "drifts", *rules)
     yield from _rule(len(rules) + 2)
     for low, high in BANDS:
@@ -46,7 +46,7 @@ def _page(bases: Sequence[Base], cells: Sequence[Cell], rules: Sequence[str]) ->
         if inside:
             yield from _row(f"{low:.0%} to {high:.0%}", len(inside), *(_mean_and_most(inside, rule) for rule in rules))
     yield "\n### Accepted, by family\n"
-    yield "Drifts whose worst batch loses more than 5 %; a family without a row has none.\n"
+    yield "The drifts are those whose worst batch loses more than 5 %. A family without such a drift has no row.\n"
     yield from _row("base", "family", "drifts", "true loss", *rules)
     yield from _rule(len(rules) + 4)
     for base in bases:
@@ -68,11 +68,11 @@ def _page(bases: Sequence[Base], cells: Sequence[Cell], rules: Sequence[str]) ->
 def _promises(cells: Sequence[Cell], rules: Sequence[str]) -> Iterator[str]:
     yield from _row(
         "rule",
-        "undrifted at 2 %, most rejected",
-        "loses > 10 % at one batch, most accepted",
-        "opposite bumps, least that cost 10, 12, 15 %",
-        "loses > 10 % at one batch size, most accepted",
-        "families > 5 %: it accepts less than #52233, as none of them, as much, more",
+        "nothing drifted, 2 % noise: most rejected",
+        "drifts that lose > 10 % of one batch: most accepted",
+        "smallest opposite bumps that cost 10, 12, 15 %: accepted",
+        "drifts that lose > 10 % at one batch size: most accepted",
+        "families that lose > 5 %: accepts less than #52233, none like it, as much, more",
     )
     yield from _rule(6)
     quiet = [cell for cell in cells if (cell.family, cell.amount) == ("none", "noise 2%")]
