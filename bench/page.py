@@ -38,7 +38,7 @@ def _page(bases: Sequence[Base], cells: Sequence[Cell], rules: Sequence[str]) ->
             shares = (_share(1 - cell.accepted[rule]) for rule in rules)
             yield from _row(cell.base, cell.amount.removeprefix("noise "), cell.trials, *shares, *replays)
     yield "\n### Accepted, by true loss of the worst batch\n"
-    yield "Drifts of captured sizes at 2 % noise: the mean over the drifts, and in brackets the drift most often accepted.\n"
+    yield "Drifts of captured sizes at 2 % noise: their mean, and in brackets the drift that is most often accepted.\n"
     yield from _row("true loss", "drifts", *rules)
     yield from _rule(len(rules) + 2)
     for low, high in BANDS:
