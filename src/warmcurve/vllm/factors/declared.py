@@ -214,7 +214,7 @@ FACTORS: Final = (
            lambda s: s.config.model_config.model_arch_config),
     Factor("target.class", "class of runner.model", "the target's code", lambda s: class_of(s.runner.model)),
     Factor("target.modules", "the classes of the target's modules and of the vLLM objects that each one holds (its "
-           "quantisation method and its kernels), the members and classes that these name, and how many of each there are",
+           "quantisation method and its kernels), the members and classes that these name, and how many there are",
            "the kernels that were really chosen", lambda s: kernels.factors(s.runner.model)),
     Factor("draft.model", "the same for the drafter",
            "the shapes and types of the drafter",
