@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from drifts import Base, Drift, Loss, Machine, drifts, embedded, gpu_like, loss, staircase
+from cell import Cell
+from drifts import Base, Drift, Machine, drifts, embedded, gpu_like, loss, staircase
 from page import write
 
 from warmcurve.curves import sentinel
@@ -150,19 +151,6 @@ def shares(base: Base) -> dict[int, float]:
         )
         found[size] = losses(bumped, base.profile, declared).mean() + losses(base.profile, bumped, declared).mean()
     return {size: each / sum(found.values()) for size, each in found.items()}
-
-
-class Cell(NamedTuple):
-    """One drift of one base: its true loss, the share of trials in which each rule accepted, and its replays a boot."""
-
-    base: str
-    family: str
-    amount: str
-    seen: bool
-    loss: Loss
-    trials: int
-    accepted: dict[str, float]
-    replays: dict[str, float]
 
 
 def cell(base: Base, drift: Drift, weights: dict[int, float], trials: int, often: int, seed: list[int]) -> Cell:

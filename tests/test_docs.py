@@ -1,8 +1,14 @@
-"""The pages that are made from the code say what the code says."""
+"""The pages say what the code says, and their links lead somewhere."""
 
+import re
 import runpy
 from pathlib import Path
+from urllib.parse import unquote
 
+import pytest
+
+from warmcurve.boot.settings import Settings
+from warmcurve.errors import SettingsError
 from warmcurve.outcome import Outcome, Reason
 from warmcurve.vllm.factors.declared import FACTORS
 from warmcurve.vllm.reviewed.sections import SECTIONS
@@ -32,3 +38,89 @@ def test_the_page_of_the_fingerprint_is_the_declarations():
         assert f"| {exclusion.kind} | {names} | {exclusion.why} |" in written
     assert {name for name in COUNTED if f"`{name.removeprefix(OURS)}`" not in written} == set()
     assert {form.why for form in FORMS if f"| {form.why} |" not in written} == set()
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The cells of the tables' rows whose first cell is a setting."""
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `WARMCURVE_")]
+
+
+def _asked_for() -> set[str]:
+    """The names that reading an environment asks for."""
+    asked = set()
+
+    class Environment(dict[str, str]):
+        def get(self, name, default=None):
+            asked.add(name)
+            return default
+
+    Settings.from_environment(Environment())
+    return asked
+
+
+def test_every_setting_is_on_its_page():
+    """docs/settings.md has one row for each variable that a boot reads, with its default and its range."""
+    rows = {name.strip("`"): (default, values) for name, default, values, _ in _rows("settings.md")}
+    assert len(rows) == len(_rows("settings.md"))
+    assert rows.keys() - {"WARMCURVE_VLLM", "WARMCURVE_STORE"} == _asked_for()
+    for name in _asked_for():
+        default, values = rows[name]
+        if default != "none":
+            assert Settings.from_environment({name: default.strip("`")}) == Settings(), name
+        with pytest.raises(SettingsError) as refused:
+            Settings.from_environment({name: "?"})
+        if number := re.fullmatch(r"([\d.]+) (on|to ([\d.]+))", values):
+            least, _, most = number.groups()
+            assert f"is not a number from {least} to {most or ''}" in str(refused.value), name
+        for value in re.findall("`(.+?)`", values):
+            Settings.from_environment({name: value})
+
+
+def test_the_common_settings_are_those_of_their_page():
+    """The README's rows of settings have the defaults of docs/settings.md."""
+    defaults = {name: default.strip("`") for name, default, *_ in _rows("settings.md")}
+    rows = _rows("../README.md")
+    assert len(rows) == 5
+    for name, default, _ in rows:
+        assert default.replace("`", "").split(" ")[0] == defaults[name]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"(?m)^#+ (.*)$", page.read_text())
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "SECURITY.md",
+        "bench/README.md",
+        *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    ],
+)
+def test_links_lead_to_files_and_headings(page: str):
+    """Each relative link of a page names a file of the repository, and a heading of it if it names one."""
+    here = ROOT / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", here.read_text()):
+        if "://" not in target:
+            path, _, anchor = unquote(target).partition("#")
+            there = here.parent / path if path else here
+            assert there.exists(), target
+            assert not anchor or anchor in _anchors(there), target
+
+
+def test_the_example_for_engine_authors_runs(tmp_path, monkeypatch, capsys):
+    """The program in docs/engines.md prints the lines that stand below it."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "engines.md").read_text()
+    program, printed = re.findall(r"(?s)```(?:python)?\n(.*?)```", page)[:2]
+    exec(program, {})
+    assert capsys.readouterr().out == printed
+
+
+def test_the_readme_is_short():
+    """The README is what a new user reads in one go; the rest is under docs/."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130

@@ -30,20 +30,20 @@ _RELEASES = sorted(KNOWN)
 _HEAD = f"""\
 # What the fingerprint of a vLLM boot is made of
 
-An entry is found by the SHA-256 of its **factors**: everything that can change what a dummy run of the calibration
-costs, or which dummy runs are planned. A factor too few would hand a boot the wrong curve, a factor too many only costs
-a calibration. So in doubt a setting counts. The factors of an entry are in it: `warmcurve show` prints them.
+A boot finds its entry by the SHA-256 of its **factors**. A factor is anything that can change the cost of a dummy run
+of the calibration, or which dummy runs are planned. One factor too few gives a boot the wrong curve. One too many only
+costs a calibration. So a setting counts if in doubt. An entry holds its factors: `warmcurve show` prints them.
 
-The configuration and the environment are **opt-out**. Each field of each class of vLLM's configuration was reviewed,
-and each of its environment variables, for {_RELEASES[0]} to {_RELEASES[-1]}. What is left out is listed here with its
-kind and its reason. A field or a variable of a newer release, which no review knows, counts.
+The configuration and the environment are **opt-out**. Each field of vLLM's configuration and each of its environment
+variables was reviewed, for {_RELEASES[0]} to {_RELEASES[-1]}. This page lists what is left out, with its kind and its
+reason. A field or a variable that no review knows counts. So those of a newer release count.
 
-Values are text, integers, truth values, null, lists and maps. Of anything else the name counts, never the text that
-Python makes of an object: a class or a function by its qualified name, an enumeration by its member's name, a floating
-point number by its shortest exact text. A function without a name, such as a lambda among `hf_overrides`, cannot be
-told from another, so such a boot neither loads nor stores.
+Values are text, integers, booleans, null, lists and maps. Any other value is replaced by a stable name, never by
+`str(object)`: a class or a function by its qualified name, an enumeration by its member's name, a floating point number
+by its shortest exact text. A function without a name (a lambda among `hf_overrides`) cannot be told from another one.
+Such a boot neither loads nor stores.
 
-All ranks of one world have the same factors: no rank, device index, address or host is among them.
+All ranks of one world have the same factors. No rank, device index, address or host is among them.
 
 This page is written by `tools/fingerprint.py` from `warmcurve.vllm`.
 """
@@ -56,16 +56,16 @@ def page() -> str:
 
 def _factors() -> Iterator[str]:
     yield "## Factors\n"
-    yield "One that cannot be read means: neither load nor store (`factor_unknown`, with its name). Those marked"
-    yield "*optional* may be null: an engine may well lack them. To these the boot adds `plan`: the sizes to time, the"
-    yield "captured ones, and how often each is timed.\n"
+    yield "If a factor cannot be read, the boot neither loads nor stores (`factor_unknown`, with its name). A factor"
+    yield "that is marked *optional* may be null, because an engine may lack it. The boot adds `plan`: the sizes to"
+    yield "time, the captured sizes, and how often each size is timed.\n"
     yield "| factor | what is read | why it counts |\n|---|---|---|"
     for factor in FACTORS:
         mark = " *optional*" if factor.optional else ""
         yield f"| `{factor.name}`{mark} | {factor.where} | {factor.why} |"
-    yield "\nThe packages of `runtime.packages`, as far as they are installed:\n"
+    yield "\n`runtime.packages` has these packages, if they are installed:\n"
     yield _names(packages.COUNTED)
-    yield "Left out, though vLLM asks for them:\n"
+    yield "vLLM asks for these packages too. They are left out:\n"
     yield from _table(packages.EXCLUDED)
 
 
@@ -87,23 +87,24 @@ def _configuration() -> Iterator[str]:
 
 def _environment() -> Iterator[str]:
     yield f"## `{environment.NAME}`: environment variables\n"
-    yield "A variable counts if its name begins as one of these families, unless it is excluded by name or by form."
-    yield "vLLM's own were reviewed one by one.\n"
+    yield "A variable counts if its name begins like one of these families, unless it is excluded by name or by form."
+    yield "vLLM's own variables were reviewed one by one.\n"
     yield "| family | names beginning with |\n|---|---|"
     yield from (f"| {what} | {_quoted(prefixes)} |" for what, prefixes in FAMILIES.items())
-    yield "\nThese count as well, alone:\n"
+    yield "\nThese single variables count too:\n"
     yield _names(SINGLE)
     yield f"### Variables of vLLM that count\n\nEach begins with `{OURS}`.\n"
     yield _names(sorted(name.removeprefix(OURS) for name in COUNTED))
     yield "### Variables that count by the content of what they name\n"
-    yield "The SHA-256 of the file, or of each file of the folder, not the path; null where nothing is.\n"
+    yield "What counts is the SHA-256 of the file, or of each file of the folder. The path does not count. If there is"
+    yield "no such file, the factor is null.\n"
     yield _names((*BY_CONTENT, *(f"{prefix}*" for prefix in LISTS_OF_FILES)))
-    yield "By the names of the folder's files alone:\n"
+    yield "These count by the names of the folder's files:\n"
     yield _names(BY_NAMES)
     yield "### Variables that are excluded by name\n"
     yield from _table(EXCLUDED)
     yield "### Variables outside the families that vLLM reads\n"
-    yield "None of them counts, nor one that has a form of those below.\n"
+    yield "None of them counts. A variable with one of the forms below does not count either.\n"
     yield from _table(UNRELATED)
     yield "### Forms of names that are excluded\n"
     yield "| kind | form | why |\n|---|---|---|"

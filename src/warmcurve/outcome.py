@@ -198,7 +198,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.FACTOR_UNKNOWN: Meaning(
         "A factor that the fingerprint requires could not be read, so nothing was loaded or stored.",
-        "The report names the factor. For model files that are not understood, see the limits in the README.",
+        "The report names the factor. For model files that are not understood, see docs/limits.md.",
     ),
     Reason.FACTOR_INVALID: Meaning(
         "A factor has a value that has no canonical form (only text, integers, booleans, null, lists and maps have).",
@@ -313,7 +313,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.ENGINE_UNKNOWN: Meaning(
         "The functions that warmcurve hooks are not those of a release it knows.",
-        "Update warmcurve, or run a release listed in the README.",
+        "Update warmcurve, or run a release listed in docs/compatibility.md.",
     ),
     Reason.SETTINGS_INVALID: Meaning(
         "A setting in the environment has a value that cannot be understood.",

@@ -1,22 +1,7 @@
 """The environment, parsed once into a frozen value.
 
-| variable | default | meaning |
-|---|---|---|
-| `WARMCURVE_MODE` | reuse | `off`, `record`, `reuse`, `require` or `verify`: what a boot does with stored curves |
-| `WARMCURVE_MAX_AGE` | none | entries older than this are replaced: `90d`, `12h`, `30m`, `45s` |
-| `WARMCURVE_QUARANTINE` | 3 | an entry turned down so often in a row on a machine is not tried there again; 0: it is |
-| `WARMCURVE_SCALE_LOW`, `WARMCURVE_SCALE_HIGH` | 0.4, 2.5 | measured / stored of every sentinel must lie between them |
-| `WARMCURVE_MAX_REGRET` | 0.2, 0.1 | share of throughput that a stored curve may lose at most; 0.1 where all is swept |
-| `WARMCURVE_SENTINELS` | two | captured sizes that a hit replays: `two`, `sweep` (every one), or how many |
-| `WARMCURVE_TAIL` | skip | `once`: a hit also runs each size of the eager tail, which warms up kernels, and judges it |
-| `WARMCURVE_ADMIT_NOISE` | 0.1 | a calibration is stored if the replays of no size vary by more than this share |
-| `WARMCURVE_ADMIT_COLD` | 2.5 | … and no first replay took more than so many times what the others of its size took |
-| `WARMCURVE_ADMIT_RISE` | 0.01 | … and each doubling of the size costs this share more on average; 0: or less |
-| `WARMCURVE_ADMIT_BEND` | 0.25 | … and no size would count this share more if it cost as much as a smaller one |
-| `WARMCURVE_TRUST_GROUP` | 0 | trust the members of a store's group, where the group may write to it |
-| `WARMCURVE_VOTE_TIMEOUT` | 30 | seconds that each vote of several ranks waits for all of them |
-
-The switch that turns an engine's adapter on is the adapter's own.
+docs/settings.md has a row for every variable: its default, its range, what it means.
+An engine's adapter reads its own switch.
 """
 
 import math

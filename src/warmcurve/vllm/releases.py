@@ -37,7 +37,8 @@ KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "0.32.0": ("1f2581fd5e4f19a0", "807f74038c886e7c", "b0da6720db5e10f1"),
     "0.33.0": ("1f2581fd5e4f19a0", "807f74038c886e7c", "6c9686371cf88573"),
 }
-"""Release → the digests of its hooked functions, by module as above. Each was run from cold to warm: see the README."""
+"""Release → the digests of its hooked functions, by module as above. Each release booted cold and warm: see
+docs/compatibility.md."""
 
 
 def hooked() -> tuple[str, ...]:

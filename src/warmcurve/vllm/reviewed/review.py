@@ -1,7 +1,7 @@
-"""The words of a review: what of another program's settings counts, what does not, of what kind that is, and why.
+"""The types of a review. A review says which of vLLM's settings count for the fingerprint, which do not, and why.
 
-A setting counts if it can change what a dummy run of the calibration costs, or which dummy runs are planned. In doubt
-it counts: one factor too many costs a calibration, one too few a wrong curve.
+A setting counts if it can change the cost of a dummy run, or which dummy runs are planned. If in doubt, it counts. One
+factor too many costs a calibration. One too few costs a wrong curve.
 """
 
 from enum import StrEnum
@@ -31,26 +31,26 @@ class Kind(StrEnum):
 
 
 KINDS: Final = {
-    Kind.PATH: "where something lies, not what it is",
-    Kind.ADDRESS: "a host, a port, a network interface",
-    Kind.NAME: "what something is called, by people or by chance",
-    Kind.SEED: "where random numbers start",
-    Kind.SECRET: "a key, a token, a password: it chooses no kernel, and must not be stored",
-    Kind.RANK: "differs between the ranks of one world, which must agree on one fingerprint",
-    Kind.DEVICE_CHOICE: "which device or core, not what it is; boards of one part share their curves",
-    Kind.LOGGING: "logs, metrics, telemetry, outside the timed step",
-    Kind.FRONT_END: "the API server, the tokenizer, the media of a request: done before a step or after it",
-    Kind.SCHEDULING: "chooses the batches of real requests; a dummy run's batch is given",
-    Kind.OTHER_WORK: "work that no dummy run does: encoders, pooling, transfers",
-    Kind.LIFE_CYCLE: "how an engine is built, loaded, watched and ended",
-    Kind.CONTENT: "told by the content of the model's files, under target.model and draft.model",
-    Kind.ELSEWHERE: "told by another factor, which is read off the running engine",
-    Kind.DERIVED: "computed from settings that count, or measured on the way",
+    Kind.PATH: "it says where something lies, not what it is",
+    Kind.ADDRESS: "it is a host, a port or a network interface",
+    Kind.NAME: "it is only a name, given by a person or drawn at random",
+    Kind.SEED: "it is where random numbers start",
+    Kind.SECRET: "it is a key, a token or a password: it chooses no kernel, and must not be stored",
+    Kind.RANK: "it differs between the ranks of one world, which must agree on one fingerprint",
+    Kind.DEVICE_CHOICE: "it says which device or core is used, not what it is; boards of one part share their curves",
+    Kind.LOGGING: "it controls logs, metrics or telemetry, outside the timed step",
+    Kind.FRONT_END: "the API server, the tokenizer, the media of a request: this is done before or after a step",
+    Kind.SCHEDULING: "it chooses the batches of real requests; the batch of a dummy run is fixed",
+    Kind.OTHER_WORK: "no dummy run does this work: encoders, pooling, transfers",
+    Kind.LIFE_CYCLE: "it controls how an engine is built, loaded, watched and ended",
+    Kind.CONTENT: "the content of the model's files says it (target.model, draft.model)",
+    Kind.ELSEWHERE: "another factor, read from the running engine, says it",
+    Kind.DERIVED: "it is computed from settings that count, or measured",
 }
 
 
 class Exclusion(msgspec.Struct, frozen=True):
-    """Settings that do not count, and one line of why."""
+    """Settings that do not count, and the reason in one line."""
 
     kind: Kind
     why: str
