@@ -234,10 +234,13 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "engine's kernels are like that: raise WARMCURVE_ADMIT_BEND.",
     ),
     Reason.MACHINE_UNSTABLE: Meaning(
-        "Calibrations of the same configuration on this machine disagree, each with the one before it: its costs "
-        "change from boot to boot. The engine uses what it measured; a stored entry stays as it is.",
+        "Calibrations of the same configuration on this machine disagree, each with the one before it, or go back and "
+        "forth between states that each are steady: its costs change from boot to boot. The engine uses what it "
+        "measured; a stored entry stays as it is.",
         "Look for clocks and power limits that change, and for what shares the device. `warmcurve show` lists the "
-        "calibrations of each machine. The next one that agrees with the one before it is stored again.",
+        "calibrations and the states of each machine. A calibration is stored again once it agrees with the one before "
+        "it, and where the machine has several states, once it stays in one. If it is meant to stay as it is now, boot "
+        "with WARMCURVE_MODE=record.",
     ),
     Reason.MACHINES_DIFFER: Meaning(
         "Another machine with the same fingerprint has other costs: it put its entry in the place of this one, and "
