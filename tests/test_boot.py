@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import cycle
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -821,11 +821,30 @@ def test_an_unforeseen_error_passes_through(
     assert msgspec.json.decode(msgspec.json.encode(report), type=BootReport) == report
 
 
-def test_a_boot_can_be_abandoned_before_it_starts(engine: ScriptedEngine, store: FaultStore):
-    """A boot that never ran is reported as well, also for an engine that failed on its own."""
-    report = boot_of(engine, store).abandon(Reason.ENGINE_FAILED, "out of memory", calibration_runs=0)
-    assert _course(report) == (Outcome.UNRECORDED, Reason.ENGINE_FAILED, None)
+@pytest.mark.parametrize("reason", [Reason.ENGINE_FAILED, Reason.BOOT_INTERRUPTED])
+def test_a_boot_can_be_abandoned_before_it_starts(engine: ScriptedEngine, store: FaultStore, reason: Reason):
+    """A boot that never ran is reported as well, also for an engine that failed on its own, or was told to end."""
+    report = boot_of(engine, store).abandon(reason, "out of memory", calibration_runs=0)
+    assert _course(report) == (Outcome.UNRECORDED, reason, None)
     assert (report.step, report.detail) == (Step.FINGERPRINT, "out of memory")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_boot_that_is_told_to_end_stores_nothing(
+    engine: ScriptedEngine, store: FaultStore, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+):
+    """A signal reaches the caller while the engine calibrates, and the boot can still be reported."""
+
+    def end() -> NoReturn:
+        raise kind
+
+    monkeypatch.setattr(engine, "calibrate", end)
+    interrupted = boot_of(engine, store)
+    with pytest.raises(kind):
+        drive(interrupted, engine)
+    report = interrupted.abandon(Reason.BOOT_INTERRUPTED, kind.__name__, calibration_runs=3)
+    assert _course(report) == (Outcome.UNRECORDED, Reason.BOOT_INTERRUPTED, Reason.ABSENT)
+    assert (report.step, report.calibration_runs, store.entries) == (Step.CALIBRATE, 3, {})
 
 
 def test_requests_come_in_order(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
@@ -878,7 +897,8 @@ def _core_reasons(engine: ScriptedEngine) -> Iterator[Reason]:
     yield from (Reason.ABSENT, Reason.ENTRY_UNREADABLE, Reason.ENTRY_INCOMPLETE, Reason.INSTALL_REFUSED)
     yield from (Reason.FACTOR_UNKNOWN, Reason.FACTOR_INVALID, Reason.CALIBRATION_INVALID, Reason.SENTINEL_SHAPE)
     yield from (reason for _, reason in UNADMITTED.values())
-    yield from (Reason.VOTE_UNAVAILABLE, Reason.NOTHING_CAPTURED, Reason.ENGINE_FAILED, Reason.INTERNAL_ERROR)
+    yield from (Reason.VOTE_UNAVAILABLE, Reason.NOTHING_CAPTURED, Reason.INTERNAL_ERROR)
+    yield from (Reason.ENGINE_FAILED, Reason.BOOT_INTERRUPTED)
     yield from STORE_REASONS
     yield from DAMAGES
     yield from (reason for _, reason in SPOILED.values())

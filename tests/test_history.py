@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +29,7 @@ from warmcurve.storage.history import (
     History,
     HistoryDirectory,
     Rejection,
+    State,
     disagreement,
     loss_bound,
 )
@@ -72,7 +73,7 @@ def _rejection(entry: str = A, at: str = "2030-01-01T00:00:00+00:00", detail: st
 def _calibrated(*measured: CostProfile) -> History:
     found = History("machine")
     for number, profile in enumerate(measured):
-        found = found.with_calibration(str(number), profile, stored=True)
+        found = found.with_calibration(str(number), profile, LIMIT, stored=True)
     return found
 
 
@@ -116,12 +117,97 @@ def test_a_detail_is_kept_as_a_line(detail: str):
 @given(st.lists(st.sampled_from([STEADY, DEARER, _profile(1.1)]), max_size=6), profiles())
 def test_instability_needs_three_that_disagree_in_a_row(measured: list[CostProfile], fresh: CostProfile):
     """Two disagree where something changed once; where a middle one agrees with either neighbour, nothing flips."""
-    found = _calibrated(*measured)
+    found = _calibrated(*measured, fresh)
     last = [*measured[-2:], fresh]
     flips = len(last) == 3 and all(disagreement(a, b, LIMIT) for a, b in pairwise(last))
-    unstable = found.instability(fresh, LIMIT)
-    assert (unstable is not None) == flips
-    assert found.with_calibration("now", fresh, stored=False).unstable(LIMIT) == unstable
+    assert (found.unstable(LIMIT) is not None) == flips
+
+
+OTHER = _profile(2.0)
+"""A third state."""
+ALTERNATING = (STEADY, DEARER, STEADY, DEARER)
+"""Two returns."""
+
+
+@given(st.lists(st.sampled_from([STEADY, DEARER, OTHER]), max_size=40))
+def test_states_are_counted_until_the_machine_has_changed(measured: list[CostProfile]):
+    """Each calibration is of one state. The machine's returns, and the row it is in, are those since a state that was
+    new was measured three times in a row, where all that was known before is forgotten.
+    """
+    found, seen = _calibrated(*measured), list[CostProfile]()
+    for profile in measured:
+        seen.append(profile)
+        if len(seen) > 3 and seen[-3:] == [profile] * 3 and profile not in seen[:-3]:
+            seen = seen[-3:]
+    stays = [profile for profile, _ in groupby(seen)]
+    order = sorted(set(map(seen.index, seen)), key=lambda first: max(n for n, p in enumerate(seen) if p == seen[first]))
+    assert [state.profile for state in found.states] == [seen[first] for first in order]
+    assert [state.times for state in found.states] == [seen.count(state.profile) for state in found.states]
+    assert found.returns == len(stays) - len(set(map(seen.index, seen)))
+    assert found.row == next((n for n, p in enumerate(reversed(seen)) if p != seen[-1]), len(seen))
+    assert (found.flips() is None) == (found.returns < 2)
+
+
+def test_calibrations_that_agree_are_of_one_state():
+    """By the last that was measured in it, without samples; a state that was seen again is one still."""
+    sampled = _profile(1.1, samples=(Sample(8, 2, 6.0, 1.5, True),))
+    found = _calibrated(STEADY, sampled, DEARER, _profile(1.05))
+    assert [(s.profile, s.first, s.last, s.times) for s in found.states] == [
+        (DEARER, "2", "2", 1),
+        (_profile(1.05), "0", "3", 3),
+    ]
+
+
+@given(st.lists(st.sampled_from([1.0, 1.5, 2.25, 3.4, 5.1, 7.6]), max_size=60))
+def test_a_history_stays_small(factors: list[float]):
+    """However many states a machine is found in."""
+    found = _calibrated(*map(_profile, factors))
+    assert len(found.states) <= 4
+    assert len(msgspec.json.encode(found)) < 2500
+    assert msgspec.json.decode(msgspec.json.encode(found), type=History) == found
+
+
+@pytest.mark.parametrize(
+    ("measured", "entry", "kept"),
+    [
+        pytest.param((STEADY, DEARER, STEADY), DEARER, False, id="came back once"),
+        pytest.param(ALTERNATING, STEADY, True, id="came back twice"),
+        pytest.param(ALTERNATING, _profile(1.05), True, id="agrees with an earlier state"),
+        pytest.param(ALTERNATING, DEARER, False, id="of the present state"),
+        pytest.param(ALTERNATING, OTHER, False, id="of no state"),
+        pytest.param((*ALTERNATING, DEARER, DEARER), STEADY, True, id="stays for a while"),
+        pytest.param((*ALTERNATING, DEARER, DEARER, DEARER), STEADY, False, id="stays for good"),
+        pytest.param((*ALTERNATING * 8, *[DEARER] * 14), STEADY, True, id="came back often, stays for a while"),
+        pytest.param((*ALTERNATING * 8, *[DEARER] * 15), STEADY, False, id="came back often, stays for good"),
+        pytest.param((*ALTERNATING * 8, OTHER, OTHER), STEADY, True, id="may have changed"),
+        pytest.param((*ALTERNATING * 8, OTHER, OTHER, OTHER), STEADY, False, id="has changed"),
+    ],
+)
+def test_an_entry_of_another_state_is_kept_until_the_machine_stays(
+    measured: tuple[CostProfile, ...], entry: CostProfile, kept: bool
+):
+    """For twice as many calibrations in a row as it came back before, at most 16; three, where the state is new."""
+    assert (_calibrated(*measured).keeps(entry, LIMIT) is not None) == kept
+
+
+def test_the_states_of_a_machine_are_told():
+    """How many, how often it came back, and what is dearer now than in the state of the entry."""
+    found = _calibrated(*ALTERNATING)
+    assert found.flips() == "this machine has 2 steady states, and came back to an earlier one 2 times"
+    assert found.keeps(STEADY, LIMIT) == (
+        f"{found.flips()}; the stored entry is of another than now, "
+        "a loss of up to 33.3%: verify of 8 tokens became 1.5× dearer, the rest did not"
+    )
+
+
+def test_a_history_of_an_earlier_version_is_read():
+    """It knows of no states, and what it does know counts."""
+    document = json.loads(msgspec.json.encode(FULL))
+    for name in ("states", "row", "returns"):
+        del document[name]
+    found = msgspec.json.decode(msgspec.json.encode(document), type=History)
+    assert found == msgspec.structs.replace(FULL, states=(), row=0, returns=0)
+    assert found.with_calibration("now", STEADY, LIMIT, stored=False).states == (State(STEADY, "now", "now"),)
 
 
 def test_the_last_calibrations_are_kept_without_samples():

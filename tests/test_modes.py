@@ -1,8 +1,10 @@
 """What a boot does with stored curves is a mode, and what became of them before is remembered."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from random import Random
 
 import msgspec
 import pytest
@@ -43,12 +45,13 @@ class Machine:
     def _noise(self) -> float:
         return self.noise.pop() if self.noise else 1.0
 
-    def boot(self, mode: Mode = "reuse", **settings) -> BootReport:
+    def boot(self, mode: Mode = "reuse", draw: Callable[[int], int] = lambda n: n // 2, **settings) -> BootReport:
         self.engine.runs.clear()
         self.engine.installed = None
         self.engine.clock.advance_ms(60_000)
         given = Settings(mode=mode, **settings)
-        return boot(self.engine, self.store, settings=given, histories=self.histories, measure_regret=_measure_regret)
+        memory = {"histories": self.histories, "measure_regret": _measure_regret}
+        return boot(self.engine, self.store, settings=given, draw=draw, **memory)
 
     def stop(self, mode: Mode = "require", **changes) -> tuple[CurvesRequired, BootReport]:
         """A boot that must not go on."""
@@ -413,6 +416,52 @@ def test_a_machine_that_flips_is_unstable(warm: Machine):
     assert third.outcome is Outcome.REUSED
     assert _course(fourth) == _course(second)
     assert [report.outcome for report in more] == [Outcome.REUSED, Outcome.UNRECORDED] * 2 + [Outcome.REUSED]
+
+
+def _flipping(machine: Machine, chance: float, seed: int, boots: int = 300) -> list[BootReport]:
+    """Boots of a machine on which verification takes 63 or 94 ms a step, and each boot may find it changed."""
+    random = Random(seed)
+    base_verify, base_draft, dear, reports = machine.engine.verify_ms, machine.engine.draft_ms, False, []
+    for _ in range(boots):
+        dear ^= random.random() < chance
+        step = 94.0 if dear else 63.0
+        machine.engine.verify_ms = lambda n, ms=step: ms / 5 * base_verify(n) * random.uniform(0.99, 1.01)  # type: ignore[misc]
+        machine.engine.draft_ms = lambda n: base_draft(n) * random.uniform(0.99, 1.01)
+        reports.append(machine.boot(draw=random.randrange))
+    return reports
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("chance", [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9])
+def test_a_machine_of_two_states_keeps_one_entry(machine: Machine, chance: float, seed: int):
+    """However often it flips, few of 300 boots store. The rest reuse the entry or say why it stays, and no entry of a
+    state that comes back is put in quarantine. The history stays small.
+    """
+    reports = _flipping(machine, chance, seed)
+    outcomes = Counter(report.outcome for report in reports)
+    assert outcomes[Outcome.RECORDED] <= 10
+    assert {report.reason for report in reports if report.outcome is Outcome.UNRECORDED} == {Reason.MACHINE_UNSTABLE}
+    assert {report.missed for report in reports} <= {Reason.ABSENT, Reason.SENTINEL_SHAPE, None}
+    (history,) = machine.histories.kept.values()
+    assert len(history.states) == 2
+    assert len(msgspec.json.encode(history)) < 5000
+    if chance >= 0.1:
+        told = [report.detail or "" for report in reports if report.outcome is Outcome.UNRECORDED][-1]
+        assert told.startswith("this machine has 2 steady states, and came back to an earlier one ")
+        assert "the stored entry is of another than now, a loss of up to 3" in told
+
+
+@pytest.mark.parametrize(("new", "boots"), [(True, 3), (False, 16)])
+def test_a_flipping_machine_that_changes_for_good_gets_a_new_entry(machine: Machine, new: bool, boots: int):
+    """Within three boots where its state is a new one; where it is one of the two that it had, within sixteen."""
+    base = machine.engine.verify_ms
+    _flipping(machine, 0.5, seed=0)
+    kept = entry.decode(machine.data).profile.verify.costs_ms[0] * 5 / base(1)
+    step = 150.0 if new else min((63.0, 94.0), key=lambda ms: -abs(ms - kept))
+    machine.engine.verify_ms = lambda n: step / 5 * base(n)
+    outcomes = [machine.boot().outcome for _ in range(boots + 1)]
+    assert outcomes.count(Outcome.RECORDED) == 1
+    assert outcomes[-1] is Outcome.REUSED
 
 
 def test_a_machine_that_settles_is_believed_again(warm: Machine):

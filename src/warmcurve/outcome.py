@@ -20,7 +20,7 @@ OUTCOMES: Final[Mapping[Outcome, str]] = {
     Outcome.REUSED: "The stored curves passed the sentinels and are installed. No calibration ran.",
     Outcome.RECORDED: "The engine calibrated in full, and the result was stored for the next boot.",
     Outcome.UNRECORDED: "Nothing was stored, and nothing stored was used: the engine calibrated as it does without "
-    "warmcurve, failed on its own while it did, or was not let go on without stored curves (`require`).",
+    "warmcurve, failed or was told to end while it did, or was not let go on without stored curves (`require`).",
 }
 """What each outcome means."""
 
@@ -90,6 +90,7 @@ class Reason(StrEnum):
     ENGINE_UNKNOWN = "engine_unknown"
     SETTINGS_INVALID = "settings_invalid"
     ENGINE_FAILED = "engine_failed"
+    BOOT_INTERRUPTED = "boot_interrupted"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -233,10 +234,13 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "engine's kernels are like that: raise WARMCURVE_ADMIT_BEND.",
     ),
     Reason.MACHINE_UNSTABLE: Meaning(
-        "Calibrations of the same configuration on this machine disagree, each with the one before it: its costs "
-        "change from boot to boot. The engine uses what it measured; a stored entry stays as it is.",
+        "Calibrations of the same configuration on this machine disagree, each with the one before it, or go back and "
+        "forth between states that each are steady: its costs change from boot to boot. The engine uses what it "
+        "measured; a stored entry stays as it is.",
         "Look for clocks and power limits that change, and for what shares the device. `warmcurve show` lists the "
-        "calibrations of each machine. The next one that agrees with the one before it is stored again.",
+        "calibrations and the states of each machine. A calibration is stored again once it agrees with the one before "
+        "it, and where the machine has several states, once it stays in one. If it is meant to stay as it is now, boot "
+        "with WARMCURVE_MODE=record.",
     ),
     Reason.MACHINES_DIFFER: Meaning(
         "Another machine with the same fingerprint has other costs: it put its entry in the place of this one, and "
@@ -322,6 +326,12 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.ENGINE_FAILED: Meaning(
         "The engine itself raised an error while it calibrated.",
         "See the engine's own error.",
+    ),
+    Reason.BOOT_INTERRUPTED: Meaning(
+        "The process was told to end before the curves were in place, by a signal or by another part of the engine. "
+        "Nothing was stored.",
+        "Nothing, if somebody stopped it. If it recurs, look for what ends it: the time limit of a start-up probe or "
+        "of a scheduler has to be longer than a calibration takes.",
     ),
     Reason.INTERNAL_ERROR: Meaning(
         "warmcurve met an error it did not foresee. The engine calibrated as it does without warmcurve.",

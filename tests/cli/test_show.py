@@ -12,9 +12,10 @@ import pytest
 
 from tests.cli.conftest import Record, Remember, Run
 from tests.support import boot
+from warmcurve.curves.profile import CostCurve
 from warmcurve.outcome import MEANINGS, Reason
 from warmcurve.storage.entry import Entry, decode
-from warmcurve.storage.history import HistoryDirectory
+from warmcurve.storage.history import History, HistoryDirectory, Rejection
 from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import ScriptedEngine
 
@@ -225,6 +226,40 @@ def test_an_unstable_machine_is_told(record: Record, remember: Remember, run: Ru
     )
 
 
+def test_a_machine_of_two_states_is_told(store: DirectoryStore, record: Record, run: Run) -> None:
+    """Both states beside the entry, when and how often each was seen. Its own state keeps the entry from quarantine,
+    however often it was turned down in the other.
+    """
+    digest = record()
+    data = store.get(digest) or b""
+    cheap = decode(data).profile
+    costs = cheap.verify.costs_ms
+    dear = msgspec.structs.replace(cheap, verify=CostCurve(cheap.verify.sizes, tuple(ms * 1.5 for ms in costs)))
+    history = History("cuda GPU-1")
+    for day, profile in enumerate((cheap, dear, cheap, dear, dear), 1):
+        history = history.with_calibration(f"2030-01-0{day}", profile, 0.2, stored=day < 3)
+    for _ in range(3):
+        history = history.with_rejection(Rejection("2030-02-01", sha256(data).hexdigest(), Reason.SENTINEL_SHAPE))
+    HistoryDirectory(store.directory, "cuda GPU-1").write(digest, history)
+    lines = _history(run("show", digest).stdout)
+    assert lines[:3] == [
+        "unstable: this machine has 2 steady states, and came back to an earlier one 2 times",
+        "this entry is of one of these states, and stays until the machine has changed for good",
+        "this entry was turned down 3 times in a row",
+    ]
+    start = next(number for number, line in enumerate(lines) if line.startswith("in a state since"))
+    assert [line.split("  ")[0] for line in lines[start + 1 : start + 3]] == ["2030-01-01", "2030-01-02"]
+    assert lines[start + 1].endswith("agrees, within 0.0%")
+    assert "      3  disagrees, a loss of up to 33.3%: " in lines[start + 2]
+    (found,) = json.loads(run("show", digest, "--json").stdout)["histories"]
+    assert (found["quarantined"], found["kept"], found["returns"]) == (False, True, 2)
+    assert [(each["first"], each["last"], each["times"]) for each in found["states"]] == [
+        ("2030-01-01", "2030-01-03", 2),
+        ("2030-01-02", "2030-01-05", 3),
+    ]
+    assert [each["loss_bound"] for each in found["states"]] == [0, pytest.approx(1 / 3)]
+
+
 TURNED_DOWN = {
     "in quarantine": (3, None, "quarantined: this entry was turned down 3 times in a row, and is not tried here"),
     "not yet": (2, None, "this entry was turned down 2 times in a row"),
@@ -264,6 +299,9 @@ def test_the_document_has_histories_too(record: Record, remember: Remember, run:
             {"at": "2030-01-01", "stored": True, "loss_bound": None, "disagreement": None},
             {"at": "2030-01-02", "stored": True, "loss_bound": pytest.approx(1 / 3), "disagreement": told},
         ],
+        "returns": 0,
+        "states": [],
+        "kept": False,
         "rejects_this_entry": True,
         "rejections": [
             {"at": f"2030-02-0{day}", "entry": document["checksum"], "reason": "sentinel_shape", "detail": None}

@@ -194,22 +194,33 @@ def test_curves_that_vllm_refuses(warm: Machine, recorded: Booted, monkeypatch: 
     assert booted.tables == recorded.tables
 
 
-def test_an_error_of_vllms_own_passes_through(warm: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that vLLM raises while it calibrates is vLLM's to raise; ours is only to report it."""
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        (Unforeseen("planted"), ("engine_failed", "Unforeseen: planted")),
+        (SystemExit(), ("boot_interrupted", "the process was told to end: SystemExit")),
+        (KeyboardInterrupt(), ("boot_interrupted", "the process was told to end: KeyboardInterrupt")),
+    ],
+)
+def test_what_vllm_raises_passes_through(
+    warm: Machine, planted: BaseException, words: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that vLLM raises while it calibrates, or a signal that ends its worker, is vLLM's to raise; ours is only
+    to report it.
+    """
     from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 
     original = GPUModelRunner._dummy_run
 
     def fail(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("context_len"):
-            raise Unforeseen("planted")
+            raise planted
         return original(self, *args, **kwargs)
 
     monkeypatch.setattr(GPUModelRunner, "_dummy_run", fail)
-    with pytest.raises(Unforeseen, match="planted"):
-        warm.boot()
-    (report,) = (warm.store / "reports").glob("*.json")
-    assert '"engine_failed"' in report.read_text()
+    report = warm.fail(type(planted)).report
+    assert (report["reason"], report["detail"]) == words
+    assert report["outcome"] == "unrecorded"
 
 
 def test_curves_that_are_not_the_medians_are_not_stored(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

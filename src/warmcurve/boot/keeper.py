@@ -65,8 +65,11 @@ class Keeper:
         """Raises `EntryError` where a whole entry is not to be tried: too old, or in quarantine."""
         self._check_age(found.recorded_at)
         self._tried, self._profile = sha256(data).hexdigest(), found.profile
-        # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried.
-        if self._settings.mode == "reuse" and self._history.quarantines(self._tried, self._settings.quarantine):
+        # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried. Nor would
+        # anything end it for an entry that is kept since the machine comes back to its state.
+        quarantined = self._history.quarantines(self._tried, self._settings.quarantine)
+        quarantined = quarantined and not self._history.of_a_state(found.profile, self._disagreement_limit)
+        if self._settings.mode == "reuse" and quarantined:
             last = self._history.rejected[-1]
             detail = f"turned down {len(self._history.rejected)} times in a row, last at {last.at} for {last.reason}"
             raise EntryError(Reason.ENTRY_QUARANTINED, detail)
@@ -112,21 +115,23 @@ class Keeper:
         recorded = recording.record(
             samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=known
         )
-        unstable = self._history.instability(recorded.profile, self._disagreement_limit)
-        if self._tried is None and self._settings.mode == "reuse":
-            # There is nothing that would be replaced in turn.
-            unstable = None
-        history, data, stored = self._history.with_replaced(self._tried), entry.encode(recorded), False
+        data, limit = entry.encode(recorded), self._disagreement_limit
+        before = self._history.with_replaced(self._tried)
+        history = before.with_calibration(self._now(), recorded.profile, limit, stored=False)
+        unstable = self._profile and history.keeps(self._profile, limit)
+        # Where no entry was tried there is nothing that would be replaced in turn.
+        if self._tried is not None or self._settings.mode == "record":
+            unstable = unstable or history.unstable(limit)
         try:
             if unstable:
                 raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
             if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
                 raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
             self._store.put(recorded.digest, data)
-            stored = True
+            history = before.with_calibration(self._now(), recorded.profile, limit, stored=True)
             history = msgspec.structs.replace(history, stored=sha256(data).hexdigest())
         finally:
-            self._write(history.with_calibration(self._now(), recorded.profile, stored=stored))
+            self._write(history)
 
     def _write(self, history: History) -> None:
         self._history = history

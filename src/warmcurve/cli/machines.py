@@ -11,8 +11,9 @@ from warmcurve.cli.inspection import Inspection
 from warmcurve.cli.location import open_histories
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.table import NOTHING, Column, table
+from warmcurve.curves.profile import CostProfile
 from warmcurve.errors import StoreError
-from warmcurve.storage.history import Calibration, History, disagreement, disagreement_limit, loss_bound
+from warmcurve.storage.history import Calibration, History, State, disagreement, disagreement_limit, loss_bound
 from warmcurve.storage.store import DirectoryStore
 
 
@@ -24,14 +25,25 @@ class Compared(NamedTuple):
     disagreement: str | None = None
 
 
+class Stayed(NamedTuple):
+    """A state of a machine beside the entry that lies there now, as above."""
+
+    state: State
+    loss_bound: float | None = None
+    disagreement: str | None = None
+
+
 class Machine(NamedTuple):
     """A history beside the entry that lies there now. `rejects` says whether that is the entry that was turned down,
-    `unstable` in what the last calibrations disagree.
+    `unstable` in what the last calibrations disagree, or between how many states the machine goes back and forth;
+    `kept` whether the entry is of one of them.
     """
 
     history: History
     path: Path
     calibrations: tuple[Compared, ...]
+    states: tuple[Stayed, ...]
+    kept: bool
     rejects: bool
     quarantined: bool
     unstable: str | None
@@ -57,17 +69,21 @@ class Machines:
                 self.unreadable.append(self._directory)
             return ()
         self.unreadable += [path for path, history in kept if history is None]
-        return tuple(self._machine(history, path, item.checksum or "") for path, history in kept if history)
+        return tuple(self._machine(history, path, item) for path, history in kept if history)
 
-    def _machine(self, history: History, path: Path, checksum: str) -> Machine:
+    def _machine(self, history: History, path: Path, item: Inspection) -> Machine:
         limit = disagreement_limit(self._settings.limits.max_regret)
+        checksum, profile = item.checksum or "", item.entry.profile if item.entry else None
+        kept = profile is not None and history.of_a_state(profile, limit)
         return Machine(
             history,
             path,
             tuple(_compared(history.calibrations, limit)),
+            tuple(_stayed(state, profile, limit) for state in history.states),
+            kept=kept,
             rejects=any(each.entry == checksum for each in history.rejected[-1:]),
-            quarantined=history.quarantines(checksum, self._settings.quarantine),
-            unstable=history.unstable(limit),
+            quarantined=history.quarantines(checksum, self._settings.quarantine) and not kept,
+            unstable=history.flips() or history.unstable(limit),
         )
 
     def note_unreadable(self) -> None:
@@ -82,11 +98,19 @@ def _compared(calibrations: tuple[Calibration, ...], limit: float) -> Iterator[C
         yield Compared(calibration, loss_bound(*pair), disagreement(*pair, limit))
 
 
+def _stayed(state: State, entry: CostProfile | None, limit: float) -> Stayed:
+    if entry is None:
+        return Stayed(state)
+    return Stayed(state, loss_bound(entry, state.profile), disagreement(entry, state.profile, limit))
+
+
 def page(machine: Machine) -> Iterator[str]:
     history = machine.history
     yield f"\nHistory on {clean(history.machine) or NOTHING}"
     if machine.unstable:
         yield f"unstable: {clean(machine.unstable)}"
+    if machine.kept:
+        yield "this entry is of one of these states, and stays until the machine has changed for good"
     if history.replaced:
         yield f"replaced: {_times(history.replaced)} by an entry of another machine that did not hold here"
     if machine.quarantined:
@@ -98,6 +122,9 @@ def page(machine: Machine) -> Iterator[str]:
     if machine.calibrations:
         columns = (Column("calibrated"), Column("stored"), Column("against the one before"))
         yield table(columns, [_cells(each) for each in machine.calibrations])
+    if history.flips():
+        titles = (Column("in a state since"), Column("last"), Column("times", right=True), Column("against this entry"))
+        yield table(titles, [_state_cells(each) for each in machine.states])
     if history.rejected:
         columns = (Column("turned down"), Column("reason"), Column("detail"))
         yield table(
@@ -106,12 +133,17 @@ def page(machine: Machine) -> Iterator[str]:
 
 
 def _cells(each: Compared) -> list[str]:
-    verdict = NOTHING
+    return [clean(each.calibration.at), "yes" if each.calibration.stored else "no", _verdict(each)]
+
+
+def _state_cells(each: Stayed) -> list[str]:
+    return [clean(each.state.first), clean(each.state.last), str(each.state.times), _verdict(each)]
+
+
+def _verdict(each: Compared | Stayed) -> str:
     if each.disagreement:
-        verdict = f"disagrees, {each.disagreement}"
-    elif each.loss_bound is not None:
-        verdict = f"agrees, within {each.loss_bound:.1%}"
-    return [clean(each.calibration.at), "yes" if each.calibration.stored else "no", verdict]
+        return f"disagrees, {each.disagreement}"
+    return NOTHING if each.loss_bound is None else f"agrees, within {each.loss_bound:.1%}"
 
 
 def _times(count: int) -> str:
@@ -136,6 +168,18 @@ def fields(machine: Machine) -> dict[str, Any]:
             }
             for each in machine.calibrations
         ],
+        "returns": history.returns,
+        "states": [
+            {
+                "first": each.state.first,
+                "last": each.state.last,
+                "times": each.state.times,
+                "loss_bound": each.loss_bound,
+                "disagreement": each.disagreement,
+            }
+            for each in machine.states
+        ],
+        "kept": machine.kept,
         "rejects_this_entry": machine.rejects,
         "rejections": [
             {"at": each.at, "entry": each.entry, "reason": each.reason, "detail": each.detail}

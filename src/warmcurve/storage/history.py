@@ -7,6 +7,10 @@
 - Of three admitted calibrations in a row each disagrees with the one before it: the machine is unstable. What it
   measures then is used for the boot and not stored, else every boot would store the curves that the next one turns
   down. Stored curves that held count as a calibration where their sentinels contradict the last one.
+- Calibrations that agree are of one state of the machine. A machine that came back to an earlier state twice goes back
+  and forth between its states, however long it stays in each. An entry of one of them stays where it is, though it does
+  not hold in the others, and is in no quarantine. It is replaced once the machine has changed: three calibrations in a
+  row are of a state that is new, or twice as many as the machine came back before, at most sixteen, of one that is not.
 - Another machine put an entry that does not hold here in the place of this one's, and again after that had been
   replaced: two machines store in turn. This one stops, until the same entry was turned down for a row of boots.
 
@@ -41,6 +45,14 @@ _DETAIL: Final = 400
 """Characters of a rejection's detail, which may be an engine's own error."""
 _CALIBRATIONS: Final = 3
 """As many as it takes to call a machine unstable. Two that disagree say only that something changed once."""
+_STATES: Final = 4
+"""That are remembered; of more, those that were seen last."""
+RETURNS: Final = 2
+"""To an earlier state, after which a machine is taken to go back and forth. One may be a change that was taken back."""
+CHANGED: Final = 3
+"""Calibrations in a row in a state that is new, which show that the machine has changed."""
+SETTLED: Final = 16
+"""Calibrations in a row in a state that the machine was in before, that always show that it stays there."""
 
 
 class Rejection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +72,23 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stored: bool
 
 
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Calibrations that agree: the profile of the last one, without samples, when it was seen, and how often."""
+
+    profile: CostProfile
+    first: str
+    last: str
+    times: int = 1
+
+
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`rejected` are the last rejections of one entry with no acceptance between them, `calibrations` the last ones;
     both oldest first. `stored` is the SHA-256 of the last entry that this machine stored, `replaced` how often since
     the last acceptance it found another machine's in its place, which did not hold.
+
+    `states` are those in which calibrations found the machine, the present one last; `row` is how many calibrations in
+    a row were of that one, `returns` how often the machine came back to one that it had left. A file of an earlier
+    version has none of the three.
     """
 
     machine: str
@@ -71,6 +96,9 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calibrations: tuple[Calibration, ...] = ()
     stored: str | None = None
     replaced: int = 0
+    states: tuple[State, ...] = ()
+    row: int = 0
+    returns: int = 0
 
     def quarantines(self, entry: str, after: int) -> bool:
         """Whether this entry was turned down `after` times in a row or more; 0 is never."""
@@ -93,13 +121,37 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         held = msgspec.structs.replace(self, rejected=(), replaced=0)
         last = self.calibrations[-1].profile if self.calibrations else profile
         if disagreement(last, profile, max_regret) and _contradicts(readings, last, max_regret):
-            return held.with_calibration(at, profile, stored=True)
+            return held.with_calibration(at, profile, max_regret, stored=True)
         return held
 
-    def with_calibration(self, at: str, profile: CostProfile, *, stored: bool) -> "History":
+    def with_calibration(self, at: str, profile: CostProfile, max_regret: float, *, stored: bool) -> "History":
         bare = CostProfile(profile.verify, profile.draft, profile.capture_limit, ())
         kept = (*self.calibrations, Calibration(at, bare, stored))[-_CALIBRATIONS:]
-        return msgspec.structs.replace(self, calibrations=kept)
+        return _visited(msgspec.structs.replace(self, calibrations=kept), at, bare, max_regret)
+
+    def flips(self) -> str | None:
+        """Between how many states the machine goes back and forth, in words, or None."""
+        if self.returns < RETURNS:
+            return None
+        return (
+            f"this machine has {len(self.states)} steady states, and came back to an earlier one {self.returns} times"
+        )
+
+    def of_a_state(self, entry: CostProfile, max_regret: float) -> bool:
+        """Whether an entry is of one of the states between which the machine goes back and forth."""
+        agrees = any(not disagreement(entry, state.profile, max_regret) for state in self.states)
+        return agrees and self.flips() is not None
+
+    def keeps(self, entry: CostProfile, max_regret: float) -> str | None:
+        """Why the last calibration is not to take the place of an entry that does not hold, or None: the entry is of
+        another of the states between which the machine goes back and forth.
+
+        It is replaced once the machine stays: for twice as many calibrations in a row as it came back before.
+        """
+        if self.row >= min(2 * self.returns, SETTLED) or not self.of_a_state(entry, max_regret):
+            return None
+        change = disagreement(entry, self.states[-1].profile, max_regret)
+        return change and f"{self.flips()}; the stored entry is of another than now, {change}"
 
     def with_replaced(self, tried: str | None) -> "History":
         """`tried` is the entry that did not hold and is about to be replaced. Where none was tried, whoever records has
@@ -114,13 +166,13 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
         return f"what this machine stored was replaced {self.replaced} times by an entry that does not hold here"
 
-    def instability(self, fresh: CostProfile, max_regret: float) -> str | None:
-        """In what a fresh calibration and those before it disagree, one after the other, or None."""
-        return _instability([*(each.profile for each in self.calibrations), fresh], max_regret)
-
     def unstable(self, max_regret: float) -> str | None:
-        """The same of the calibrations that are remembered: what the next one is up against."""
-        return _instability([each.profile for each in self.calibrations], max_regret)
+        """In what the last calibrations disagree, each with the one before it, or None."""
+        last = [each.profile for each in self.calibrations]
+        found = [disagreement(old, new, max_regret) for old, new in pairwise(last)]
+        if len(last) < _CALIBRATIONS or not all(found):
+            return None
+        return f"{len(last)} calibrations in a row disagree, the last two by {found[-1]}"
 
 
 class Histories(Protocol):
@@ -162,12 +214,19 @@ def disagreement(old: CostProfile, new: CostProfile, max_regret: float) -> str |
     return f"a loss of up to {bound:.1%}: {change}"
 
 
-def _instability(profiles: Sequence[CostProfile], max_regret: float) -> str | None:
-    last = profiles[-_CALIBRATIONS:]
-    found = [disagreement(a, b, max_regret) for a, b in pairwise(last)]
-    if len(last) < _CALIBRATIONS or not all(found):
-        return None
-    return f"{len(last)} calibrations in a row disagree, the last two by {found[-1]}"
+def _visited(history: History, at: str, profile: CostProfile, max_regret: float) -> History:
+    """With a calibration more in the state that its profile agrees with best, or in a new one."""
+    bounds = [loss_bound(state.profile, profile) or 0.0 for state in history.states]
+    best = min(range(len(bounds)), key=bounds.__getitem__, default=None)
+    known = history.states[best] if best is not None and bounds[best] <= max_regret else None
+    others = [state for state in history.states if state is not known]
+    # The last profile is the machine's state as it is now; the first may be years old.
+    now = State(profile, known.first if known else at, at, known.times + 1 if known else 1)
+    stays = known is not None and known is history.states[-1]
+    row, returns = (history.row + 1 if stays else 1), history.returns + (known is not None and not stays)
+    if now.times == row >= CHANGED:
+        others, returns = [], 0
+    return msgspec.structs.replace(history, states=(*others, now)[-_STATES:], row=row, returns=returns)
 
 
 def _ratios(old: CostProfile, new: CostProfile) -> tuple[dict[int, float], dict[int, float]]:

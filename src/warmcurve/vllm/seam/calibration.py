@@ -43,7 +43,7 @@ from warmcurve.vllm.factors import declared
 from warmcurve.vllm.seam.aside import stand_aside, stopping
 from warmcurve.vllm.seam.compiling import Watch
 from warmcurve.vllm.seam.ranks import Ranks
-from warmcurve.vllm.seam.reporting import Reporter, describe_error, engine_name, stood_aside
+from warmcurve.vllm.seam.reporting import Reporter, describe_error, engine_failure, engine_name, stood_aside
 
 logger = logging.getLogger("vllm.warmcurve")
 
@@ -154,13 +154,13 @@ class Seam(AbstractContextManager[object]):
             self._stop()
 
     def _abandon(self, raised: BaseException | None) -> None:
-        """Report a boot that left its path: an error of ours, or one that vLLM raised while it calibrated."""
+        """Report a boot that left its path: an error of ours, one that vLLM raised while it calibrated, or a signal."""
         cause = self._error or raised
         if isinstance(cause, VoteLost | CurvesRequired):
             reason, detail = cause.reason, cause.detail
         else:
-            reason = Reason.INTERNAL_ERROR if self._error is not None else Reason.ENGINE_FAILED
-            detail = describe_error(cause) if cause else "vLLM did not set its cost curves"
+            reason, detail = engine_failure(cause) if cause else (Reason.ENGINE_FAILED, "vLLM set no cost curves")
+            reason = reason if self._error is None else Reason.INTERNAL_ERROR
         if self._boot is not None:
             self._finish(self._boot.abandon(reason, detail, calibration_runs=self._calibration_runs))
         elif self._error is not None:

@@ -69,6 +69,19 @@ def describe_error(error: BaseException) -> str:
         return name
 
 
+def engine_failure(error: BaseException) -> tuple[Reason, str]:
+    """Why the engine did not calibrate: it raised an error, or the process was told to end.
+
+    Whatever ends a process is no `Exception`: vLLM's workers turn SIGTERM and SIGINT into a `SystemExit`
+    (`WorkerProc.worker_main`), Python turns SIGINT into a `KeyboardInterrupt`.
+    """
+    if isinstance(error, Exception):
+        return Reason.ENGINE_FAILED, describe_error(error)
+    code = error.code if isinstance(error, SystemExit) else None
+    told = f"{type(error).__qualname__}, exit status {code}" if isinstance(code, int) else describe_error(error)
+    return Reason.BOOT_INTERRUPTED, f"the process was told to end: {told.rstrip(': ')}"
+
+
 def engine_name() -> str:
     try:
         import vllm
