@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from warmcurve.reporting import report
-from warmcurve.storage import files, store
+from warmcurve.storage import files
 
 CALLS = ("open", "close", "read", "write", "fsync", "fstat", "stat", "rename", "unlink", "listdir", "mkdir")
 
@@ -49,8 +48,7 @@ class FaultySystem:
         return counted
 
     def __enter__(self) -> Self:
-        for room in (files, store, report):
-            self._patch.setattr(room, "os", self)
+        self._patch.setattr(files, "os", self)
         # pathlib makes directories itself.
         self._patch.setattr(os, "mkdir", self._counted("mkdir", os.mkdir))
         return self

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Self
 
 import msgspec
 import pytest
@@ -21,7 +20,7 @@ from warmcurve.curves.profile import CostCurve, CostProfile, Sample
 from warmcurve.curves.sentinel import Reading
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
-from warmcurve.storage import history
+from warmcurve.storage.files import Directory
 from warmcurve.storage.history import (
     KEPT,
     MAX_BYTES,
@@ -523,13 +522,6 @@ def test_machines_may_have_any_name(histories: HistoryDirectory, machine: str):
     assert _file(histories).parent == histories.directory / "history"
 
 
-class _System(FaultySystem):
-    def __enter__(self) -> Self:
-        self._patch.setattr(history, "os", self)
-        super().__enter__()
-        return self
-
-
 @pytest.mark.parametrize("lasting", [False, True])
 def test_no_failing_call_escapes_from_reading(histories: HistoryDirectory, lasting: bool):
     """With the n-th of the system's calls failing, for every n, reading gives the history or an empty one."""
@@ -537,7 +529,7 @@ def test_no_failing_call_escapes_from_reading(histories: HistoryDirectory, lasti
     nth, reached, seen = 0, True, []
     while reached:
         nth += 1
-        with _System(nth, raising(5), lasting=lasting) as system:
+        with FaultySystem(nth, raising(5), lasting=lasting) as system:
             seen.append(histories.read(A))
         reached = system.reached
     assert set(seen) == {FULL, History("machine")}
@@ -553,7 +545,7 @@ def test_any_failing_call_is_an_error_of_the_store(tmp_path: Path, operation: st
         nth += 1
         histories = HistoryDirectory(tmp_path / str(nth), "machine")
         histories.write(A, FULL)
-        with _System(nth, raising(28), lasting=lasting) as system:
+        with FaultySystem(nth, raising(28), lasting=lasting) as system:
             try:
                 histories.of(A) if operation == "of" else histories.write(A, History("machine"))
             except StoreError:
@@ -566,7 +558,7 @@ def test_any_failing_call_is_an_error_of_the_store(tmp_path: Path, operation: st
 def test_a_file_that_vanishes_meanwhile_is_none(histories: HistoryDirectory, monkeypatch: pytest.MonkeyPatch):
     """Removed between the listing and the reading, by a writer that keeps the newest: it is not told at all."""
     histories.write(A, FULL)
-    monkeypatch.setattr(history, "_names", lambda _: [f"{A}-0.json"])
+    monkeypatch.setattr(Directory, "names", lambda _: (f"{A}-0.json",))
     assert histories.of(A) == ()
 
 

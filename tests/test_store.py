@@ -21,7 +21,8 @@ from tests.support import A, B, C, run
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
 from warmcurve.storage.entry import MAX_BYTES
-from warmcurve.storage.store import KEPT_ASIDE, DirectoryStore, Store
+from warmcurve.storage.files import KEPT_ASIDE
+from warmcurve.storage.store import DirectoryStore, Store
 from warmcurve.testing import FaultStore, MemoryStore, StoreContract
 
 AS_ROOT = os.geteuid() == 0

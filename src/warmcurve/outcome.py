@@ -73,6 +73,7 @@ class Reason(StrEnum):
     STORE_UNSAFE = "store_unsafe"
     STORE_READ_ONLY = "store_read_only"
     STORE_FULL = "store_full"
+    STORE_CANNOT_RENAME = "store_cannot_rename"
     STORE_UNAVAILABLE = "store_unavailable"
     # Ranks that could not go on together.
     RANKS_DIFFER = "ranks_differ"
@@ -123,7 +124,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.ENTRY_UNREADABLE: Meaning(
         "Something lies under the entry's name that cannot be read as a file: a directory, a pipe, a link, a file "
-        "without read permission, or a file system that answers with an error.",
+        "without read permission, or a file system that answers with an error, also when it is asked again.",
         "Look at the path in the report; remove what does not belong there, or check the file system.",
     ),
     Reason.ENTRY_TOO_LARGE: Meaning(
@@ -261,6 +262,13 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.STORE_FULL: Meaning(
         "The file system or quota of the store is full.",
         "Free some space: an entry needs some ten kilobytes.",
+    ),
+    Reason.STORE_CANNOT_RENAME: Meaning(
+        "A file can be made in the store, but not renamed, so no entry can be stored all at once: another boot could "
+        "read half of one. Object storage that is mounted as a directory often has no rename. Entries that lie there "
+        "are read.",
+        "Keep the store on a local disk, on NFS or on another file system with rename: VLLM_CACHE_ROOT says where. If "
+        "this one has it, look for what forbids it: an append-only directory, or a file of another user in the way.",
     ),
     Reason.STORE_UNAVAILABLE: Meaning(
         "The store could not be reached or created.",

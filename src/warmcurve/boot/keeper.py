@@ -109,8 +109,10 @@ class Keeper:
 
     def record(
         self, samples: tuple[Sample, ...], engine: str, factors: dict[str, Value], conditions: Mapping[str, Any]
-    ) -> None:
-        """Store a calibration. Raises `ProfileError`, `EntryError` or `StoreError`, with the reason why not."""
+    ) -> str | None:
+        """Store a calibration, and give what the store says of it. Raises `ProfileError`, `EntryError` or `StoreError`,
+        with the reason why it is not stored.
+        """
         known = {"recorded_at": self._now(), "host": platform.node(), "warmcurve": __version__, **conditions}
         recorded = recording.record(
             samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=known
@@ -127,11 +129,12 @@ class Keeper:
                 raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
             if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
                 raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
-            self._store.put(recorded.digest, data)
+            said = self._store.put(recorded.digest, data)
             history = before.with_calibration(self._now(), recorded.profile, limit, stored=True)
             history = msgspec.structs.replace(history, stored=sha256(data).hexdigest())
         finally:
             self._write(history)
+        return said
 
     def _write(self, history: History) -> None:
         self._history = history

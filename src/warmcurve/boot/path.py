@@ -277,10 +277,11 @@ class Boot:
             self.position.step = Step.PUT
             taken = {"calibration_ms": calibration_ms(self.given, self.position)}
             conditions = {**taken, **self.given.conditions}
-            self._keeper.record(samples, self.given.engine, self.found.factors or {}, conditions)
+            said = self._keeper.record(samples, self.given.engine, self.found.factors or {}, conditions)
         except (ProfileError, EntryError, StoreError) as error:
             return Ending(Outcome.UNRECORDED, error.reason, error.detail)
-        return Ending(Outcome.RECORDED, None if decision.reason in PLANNED else decision.reason)
+        detail = said and "; ".join(filter(None, (said, decision.detail)))
+        return Ending(Outcome.RECORDED, None if decision.reason in PLANNED else decision.reason, detail)
 
     def _add_regret(self, samples: Samples) -> None:
         """For the report: what the stored curves are worth against the fresh ones."""

@@ -30,6 +30,7 @@ _MODES: Final = {
     "mode_record": "In this mode a boot looks for no entry, so none was missed.",
     "mode_verify": "Its entry was there: in this mode a boot compares it and plans with fresh curves.",
 }
+_SHORTENED: Final = "The store was full, so the report lacks the factors: the boot cannot be compared with entries."
 _REMEMBERED: Final = frozenset({Reason.ENTRY_QUARANTINED, Reason.MACHINE_UNSTABLE, Reason.MACHINES_DIFFER})
 _CALIBRATES: Final = frozenset(
     {Reason.ABSENT, Reason.SENTINEL_SHAPE, *(reason for reason in Reason if reason.startswith("entry_"))}
@@ -115,7 +116,7 @@ def _explanation(store: DirectoryStore, miss: FoundReport) -> Explanation:
     cause = report.cause or report.reason or ""
     found = cause.startswith(_FOUND)
     entries = survey(store)
-    own = None if factors is None else fingerprint(factors)
+    own = report.digest if factors is None else fingerprint(factors)
     others = [entry for entry in entries if entry.digest != own]
     explained = found or cause in _MODES or not report.is_miss
     neighbours = () if factors is None or explained else nearest(factors, others, _NEIGHBOURS)
@@ -172,13 +173,15 @@ def _verdict(explanation: Explanation) -> str | None:
         return "This boot was a hit: there is no miss to explain."
     if report.cause in _MODES:
         return _MODES[report.cause]
-    if report.factors is None:
+    if report.factors is None and not report.shortened:
         return "It kept no factors, so it cannot be compared with entries."
     if explanation.found:
         return "The reason says it all: no factor explains it."
     if explanation.stored and report.outcome == Outcome.RECORDED:
         return "This boot recorded its entry, which is still there: the same boot finds it now."
-    return "Its entry has been recorded since: the same boot finds it now." if explanation.stored else None
+    if explanation.stored:
+        return "Its entry has been recorded since: the same boot finds it now."
+    return _SHORTENED if report.shortened else None
 
 
 def _head(explanation: Explanation) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """An entry read and checked, from a store or from any file. Reading never changes anything."""
 
 import os
-import stat
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from warmcurve.errors import EntryError, StoreError, WarmcurveError
 from warmcurve.outcome import Reason
 from warmcurve.storage.entry import MAX_BYTES, Entry, decode
+from warmcurve.storage.files import kind_in_words, twice
 from warmcurve.storage.store import DirectoryStore, check_digest
 
 
@@ -88,13 +88,17 @@ def _digest_of_name(name: str) -> str | None:
 
 def read_file(path: Path, limit: int) -> bytes:
     """At most limit + 1 bytes of a regular file, or `StoreError`."""
-    try:
+
+    def attempt() -> bytes:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            data = file.read(limit + 1) if regular else b""
+            if kind := kind_in_words(os.fstat(file.fileno())):
+                raise StoreError(Reason.ENTRY_UNREADABLE, kind)
+            return file.read(limit + 1)
+
+    try:
+        return twice(attempt)
+    except StoreError:
+        raise
     except OSError as error:
         raise StoreError(Reason.ENTRY_UNREADABLE, str(error.strerror)) from error
-    if not regular:
-        raise StoreError(Reason.ENTRY_UNREADABLE, "is not a regular file")
-    return data

@@ -46,6 +46,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     regret: Regret | None = None
     factors: dict[str, Any] | None = None
+    shortened: bool = False
 
     @property
     def is_miss(self) -> bool:

@@ -7,11 +7,10 @@ The newest reports are kept, so that the directory stays small.
 
 import json
 import math
-import os
 import secrets
 import socket
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
 from warmcurve.printable import printable
 from warmcurve.ranks.vote import Decision
-from warmcurve.storage import files
+from warmcurve.storage.files import Directory
 
 KEPT: Final = 64
 MAX_BYTES: Final = 4 << 20
@@ -58,7 +57,8 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     they differ where nothing could be stored: then `reason` is why not. `detail` says in one line what was met.
     `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
     calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
-    `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later.
+    `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later; where
+    a report is `shortened` they are left out.
     `expected_ms` is what one round of the sentinels costs by the stored curves. `regret` compares stored curves with
     those of a calibration that ran nevertheless. `unreviewed` names factors of an engine newer than those reviewed,
     which count. `vote` is null for a world of one.
@@ -91,6 +91,11 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     factors: Mapping[str, Any] | None = None
     unreviewed: tuple[str, ...] = ()
     vote: VoteReport | None = None
+    shortened: bool = False
+
+    def without_factors(self) -> "BootReport":
+        """For a disk that holds no more: the factors are most of a report."""
+        return msgspec.structs.replace(self, factors=None, shortened=True)
 
     def log_line(self) -> str:
         """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""
@@ -126,57 +131,38 @@ class ReportDirectory:
 
     def __init__(self, directory: Path, *, trust_group: bool = False) -> None:
         self.directory = directory
-        self._reports = directory / "reports"
-        self._trust_group = trust_group
+        self._reports = Directory(directory, "reports", trust_group=trust_group)
 
     def write(self, report: BootReport) -> Path:
         moment = report.at.replace(":", "").replace("-", "")
         name = f"{moment}-{socket.gethostname().replace('/', '_')[:64]}-{report.pid}-{secrets.token_hex(2)}.json"
         data = json.dumps(_plain(report), indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
-        try:
-            with self._open(create=True) as reports:
-                files.publish(reports, name, data)
-                with suppress(OSError):
-                    files.keep_newest(reports, _names(reports), KEPT, name)
-        except StoreError:
-            raise
-        except OSError as error:
-            raise files.write_error(self._reports / name, error) from error
-        return self._reports / name
-
-    def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
-        return files.open_nested(self.directory, self._reports, trust_group=self._trust_group, create=create)
+        self._reports.publish(name, data)
+        self._reports.keep_newest(_is_report, KEPT, name)
+        return self._reports.path / name
 
     def paths(self) -> tuple[Path, ...]:
         """The reports, oldest first."""
-        try:
-            return tuple(self._reports / name for name in sorted(_names(self._reports)))
-        except OSError:
-            return ()
+        with suppress(StoreError):
+            return tuple(self._reports.path / name for name in self._names())
+        return ()
 
     def read(self) -> tuple[tuple[Path, bytes | StoreError], ...]:
         """The newest reports, newest first, and for one that cannot be read its error. Raises `StoreError` where the
         directory itself cannot be read or others may write to it.
         """
         found: list[tuple[Path, bytes | StoreError]] = []
-        try:
-            with self._open() as reports:
-                for name in sorted(_names(reports), reverse=True)[:KEPT]:
-                    with suppress(FileNotFoundError):
-                        found.append((self._reports / name, self._read(reports, name)))
-        except FileNotFoundError:
-            pass
-        except StoreError:
-            raise
-        except OSError as error:
-            raise StoreError(Reason.STORE_UNAVAILABLE, f"{self._reports}: {error.strerror}") from error
+        for name in self._names()[: -KEPT - 1 : -1]:
+            try:
+                data: bytes | StoreError | None = self._reports.read(name, MAX_BYTES)
+            except StoreError as error:
+                data = error
+            if data is not None:
+                found.append((self._reports.path / name, data))
         return tuple(found)
 
-    def _read(self, reports: int, name: str) -> bytes | StoreError:
-        try:
-            return files.read(reports, name, self._reports, MAX_BYTES, trust_group=self._trust_group)
-        except StoreError as error:
-            return error
+    def _names(self) -> list[str]:
+        return list(filter(_is_report, self._reports.names()))
 
 
 def _plain(value: Any) -> Any:
@@ -194,5 +180,5 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, int) else type(value).__qualname__
 
 
-def _names(directory: int | Path) -> list[str]:
-    return [name for name in os.listdir(directory) if name.endswith(".json") and not name.startswith(".")]
+def _is_report(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")

@@ -18,9 +18,8 @@ A history only keeps a boot from stored curves or from storing; it makes none us
 counts as none.
 """
 
-import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +33,7 @@ from warmcurve.curves.sentinel import Limits, Reading
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
 from warmcurve.printable import printable
-from warmcurve.storage import files
+from warmcurve.storage.files import Directory
 
 MAX_BYTES: Final = 1 << 20
 KEPT: Final = 256
@@ -266,68 +265,47 @@ class HistoryDirectory:
 
     def __init__(self, directory: Path, machine: str = "", *, trust_group: bool = False) -> None:
         self.directory = directory
-        self._histories = directory / "history"
+        self._histories = Directory(directory, "history", trust_group=trust_group)
         self._machine = machine
-        self._trust_group = trust_group
 
     def read(self, digest: str) -> History:
         found = None
-        with suppress(OSError), self._open() as histories:
-            found = self._parsed(histories, self._name(digest, self._machine_text()))
+        with suppress(StoreError):
+            found = self._parsed(self._histories.read(self._name(digest, self._machine_text()), MAX_BYTES))
         return found if found and found.machine == self._machine_text() else History(self._machine_text())
 
     def write(self, digest: str, history: History) -> None:
         name = self._name(digest, self._machine_text())
-        try:
-            with self._open(create=True) as histories:
-                files.publish(histories, name, msgspec.json.encode(history))
-                with suppress(OSError):
-                    files.keep_newest(histories, _names(histories), KEPT, name)
-        except StoreError:
-            raise
-        except OSError as error:
-            raise files.write_error(self._histories / name, error) from error
+        self._histories.publish(name, msgspec.json.encode(history))
+        self._histories.keep_newest(_is_history, KEPT, name)
 
     def of(self, digest: str) -> tuple[Kept, ...]:
         """Those of all machines, in the order of the machines' names. Raises `StoreError` where the directory itself
         cannot be read or others may write to it.
         """
         found: list[Kept] = []
-        try:
-            with self._open() as histories:
-                for name in sorted(_names(histories)):
-                    if name.startswith(f"{digest}-"):
-                        found += self._kept(histories, name, digest)
-        except FileNotFoundError:
-            return ()
-        except StoreError:
-            raise
-        except OSError as error:
-            raise StoreError(Reason.STORE_UNAVAILABLE, f"{self._histories}: {error.strerror}") from error
+        for name in self._histories.names():
+            if _is_history(name) and name.startswith(f"{digest}-"):
+                found += self._kept(name, digest)
         return tuple(sorted(found, key=lambda each: each.history.machine if each.history else ""))
 
-    def _kept(self, histories: int, name: str, digest: str) -> Iterator[Kept]:
+    def _kept(self, name: str, digest: str) -> Iterator[Kept]:
         history = None
-        try:
-            history = self._parsed(histories, name)
-        except FileNotFoundError:
-            # Removed since it was listed.
-            return
-        except OSError:
-            pass
+        with suppress(StoreError):
+            data = self._histories.read(name, MAX_BYTES)
+            if data is None:
+                # Removed since it was listed.
+                return
+            history = self._parsed(data)
         if history and name != self._name(digest, history.machine):
             # No boot finds it under this name.
             history = None
-        yield Kept(self._histories / name, history)
+        yield Kept(self._histories.path / name, history)
 
-    def _open(self, *, create: bool = False) -> AbstractContextManager[int]:
-        return files.open_nested(self.directory, self._histories, trust_group=self._trust_group, create=create)
-
-    def _parsed(self, histories: int, name: str) -> History | None:
-        """Raises OSError."""
-        data = files.read(histories, name, self._histories, MAX_BYTES, trust_group=self._trust_group)
+    @staticmethod
+    def _parsed(data: bytes | None) -> History | None:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return msgspec.json.decode(data, type=History) if len(data) <= MAX_BYTES else None
+            return msgspec.json.decode(data, type=History) if data and len(data) <= MAX_BYTES else None
         return None
 
     @staticmethod
@@ -339,5 +317,5 @@ class HistoryDirectory:
         return self._machine.encode("utf-8", "backslashreplace").decode()
 
 
-def _names(histories: int) -> list[str]:
-    return [name for name in os.listdir(histories) if name.endswith(".json")]
+def _is_history(name: str) -> bool:
+    return name.endswith(".json")

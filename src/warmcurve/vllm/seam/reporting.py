@@ -41,14 +41,27 @@ class Reporter:
             self._failed(error)
         try:
             if self._directory is not None:
-                self._directory.write(report)
+                _write(self._directory, report)
         except StoreError as error:
-            logger.info("warmcurve: no report written (%s)", error)
+            logger.info("warmcurve: no report written, so `warmcurve explain` cannot tell of this boot (%s)", error)
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         logger.warning("warmcurve: step=%s reason=%s (%s)", Step.REPORT, Reason.INTERNAL_ERROR, describe_error(error))
+
+
+def _write(directory: ReportDirectory, report: BootReport) -> None:
+    """Raises `StoreError`."""
+    try:
+        directory.write(report)
+    except StoreError as error:
+        if error.reason is not Reason.STORE_FULL or report.factors is None:
+            raise
+        directory.write(report.without_factors())
+        logger.info(
+            "warmcurve: report written without its factors, so `warmcurve explain` cannot compare this boot (%s)", error
+        )
 
 
 def _speaks(report: BootReport) -> bool:
