@@ -378,20 +378,16 @@ def test_bytes_of_any_kind_are_a_history_or_none(tmp_path_factory: pytest.TempPa
 
 @pytest.mark.parametrize("kind", NO_FILE)
 def test_what_is_no_file_counts_as_none(histories: HistoryDirectory, kind: str):
-    """A directory, a pipe or a link in its place is neither followed nor waited for."""
+    """A directory, a pipe or a link in its place is neither followed nor waited for, and a write replaces it."""
     histories.write(A, FULL)
     path = _file(histories)
     path.unlink()
     NO_FILE[kind](path)
     assert histories.read(A) == History("machine")
     assert histories.of(A) == ((path, None),)
-    if kind == "directory":
-        with pytest.raises(StoreError):
-            histories.write(A, FULL)
-        assert histories.read(A) == History("machine")
-    else:
-        histories.write(A, FULL)
-        assert histories.read(A) == FULL
+    histories.write(A, FULL)
+    assert histories.read(A) == FULL
+    assert [kept.path for kept in histories.of(A)] == [path]
 
 
 def test_a_link_to_a_history_is_not_followed(histories: HistoryDirectory, tmp_path: Path):

@@ -8,8 +8,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,18 +19,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.faults import FaultySystem, raising
-from tests.support import A, B, C, run
+from tests.support import A, B, C, boot, run
 from warmcurve.errors import StoreError
-from warmcurve.outcome import Reason
+from warmcurve.outcome import Outcome, Reason
+from warmcurve.reporting.report import ReportDirectory
 from warmcurve.storage.entry import MAX_BYTES
 from warmcurve.storage.files import KEPT_ASIDE
+from warmcurve.storage.history import History, HistoryDirectory
 from warmcurve.storage.store import DirectoryStore, Store
-from warmcurve.testing import FaultStore, MemoryStore, StoreContract
+from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine, StoreContract
 
 AS_ROOT = os.geteuid() == 0
 OTHER_USER = 12345
 
 needs_root = pytest.mark.skipif(not AS_ROOT, reason="only root may give files away")
+
+
+class NthOf(FaultySystem):
+    """`fail` is called before the n-th call of one name, which is then made."""
+
+    def __init__(self, call: str, nth: int, fail: Callable[[str], None]) -> None:
+        super().__init__(nth, fail)
+        self._call = call
+
+    def _counted(self, name: str, call: Callable[..., Any]):
+        return super()._counted(name, call) if name == self._call else call
 
 
 def _mode(path: Path) -> int:
@@ -211,18 +226,32 @@ SPECIAL: dict[str, Callable[[Path], object]] = {
     "link to itself": lambda path: path.symlink_to(path.name),
     "pipe": os.mkfifo,
     "socket": _bind,
+    "device": lambda path: os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3)),
     "directory": Path.mkdir,
 }
 
 
+def _lay(kind: str, path: Path) -> None:
+    try:
+        SPECIAL[kind](path)
+    except PermissionError:
+        pytest.skip(f"this user may not make a {kind}")
+
+
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_what_is_no_file_is_unreadable_and_replaced(store: DirectoryStore, kind: str):
-    """A link, pipe, socket or directory in the entry's place is not read, without waiting, and a put replaces it."""
+    """A link, pipe, socket, device or directory in the entry's place is not read, without waiting, and told in words; a
+    put replaces it.
+    """
     store.put(B, b"other")
     elsewhere = store.directory / "elsewhere"
     elsewhere.write_bytes(b"elsewhere")
-    SPECIAL[kind](Path(store.describe(A)))
-    assert _reason(lambda: store.get(A)) is Reason.ENTRY_UNREADABLE
+    _lay(kind, Path(store.describe(A)))
+    with pytest.raises(StoreError) as refused:
+        store.get(A)
+    assert refused.value.reason is Reason.ENTRY_UNREADABLE
+    word = "symbolic link, which is not followed" if "link" in kind else kind
+    assert f"{store.describe(A)} is a {word}" in refused.value.detail
     store.put(A, b"new")
     assert (store.get(A), store.get(B), store.list()) == (b"new", b"other", (A, B))
     assert elsewhere.read_bytes() == b"elsewhere"
@@ -242,9 +271,9 @@ def test_the_newest_that_were_set_aside_are_kept(store: DirectoryStore):
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_what_is_no_file_can_be_set_aside(store: DirectoryStore, kind: str):
-    """A link, pipe, socket or directory is set aside as a damaged entry is."""
+    """A link, pipe, socket, device or directory is set aside as a damaged entry is."""
     store.put(B, b"other")
-    SPECIAL[kind](Path(store.describe(A)))
+    _lay(kind, Path(store.describe(A)))
     assert store.set_aside(A) is True
     assert (store.get(A), store.list()) == (None, (B,))
 
@@ -368,6 +397,23 @@ def test_a_full_disk_keeps_the_old_value(small_disk: Path):
     assert store.get(A) == b"small"
 
 
+def test_what_a_dead_writer_left_makes_room(small_disk: Path):
+    """On a disk that is full of a killed writer's file, a put removes it first."""
+    store = DirectoryStore(small_disk / "store")
+    store.put(B, b"1")
+    child = os.fork()
+    if not child:
+        try:
+            with NthOf("rename", 1, _die):
+                store.put(A, bytes(40_000))
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    assert len(_temporary(small_disk)) == 1
+    store.put(A, bytes(40_000))
+    assert (store.get(A), _temporary(small_disk)) == (bytes(40_000), [])
+
+
 def test_a_disk_without_names_left_refuses(small_disk: Path):
     """Where no name is left, a first and a later put are refused as full."""
     names = [small_disk / str(index) for index in range(9)]
@@ -436,7 +482,7 @@ def _forget(path: Path, seconds: int) -> None:
 
 
 def test_a_killed_writer_leaves_a_whole_value(store: DirectoryStore):
-    """However often writers are killed, readers get a whole value, and what they left is swept once it is old."""
+    """However often writers are killed, readers get a whole value, and what they left is swept by the next put."""
     store.put(A, b"o" * 900_000)
     for index in range(12):
         with _writer(store.directory, "opqrst"[index % 6], 900_000, times=10_000) as writer:
@@ -447,9 +493,78 @@ def test_a_killed_writer_leaves_a_whole_value(store: DirectoryStore):
                 assert len(value) == 900_000
                 assert value == value[:1] * 900_000
             writer.kill()
-    for orphan in _temporary(store.directory):
-        _forget(orphan, 3700)
     store.put(B, b"2")
+    assert _temporary(store.directory) == []
+
+
+def _stop(name: str) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_living_writer_is_not_disturbed(store: DirectoryStore):
+    """A writer that is stopped for as long as others put keeps its temporary file, and stores its value in the end."""
+    store.put(B, b"1")
+    child = os.fork()
+    if not child:
+        try:
+            with NthOf("rename", 1, _stop):
+                store.put(A, b"late")
+        finally:
+            os._exit(0)
+    try:
+        assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
+        store.put(B, b"2")
+        assert len(_temporary(store.directory)) == 1
+    finally:
+        os.kill(child, signal.SIGCONT)
+        os.waitpid(child, 0)
+    assert (store.get(A), _temporary(store.directory)) == (b"late", [])
+
+
+PREFIX = "from warmcurve.storage import files; print(files._writer())"
+
+
+def _prefix(*words: str) -> str:
+    """How a process that is started so begins the names of its temporary files."""
+    command = [*words, sys.executable, "-c", PREFIX]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, capture_output=True, check=True, text=True, env=environment).stdout.strip()
+
+
+def test_only_a_process_that_is_looked_for_where_it_lived_is_dead(store: DirectoryStore):
+    """The file of a process id that nobody has is swept at once. That of one that is given again stays, and so do that
+    of another pid namespace and that of another boot under the same host name.
+    """
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    ours = _prefix()
+    assert ours == _prefix()
+    names = {"dead": f"{ours}{gone.pid}-0", "living": f"{ours}1-0", "no number": f"{ours}x-0", "nothing": ours}
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    names["another boot"] = names["dead"].replace(boot_id, "0" * len(boot_id))
+    assert names["another boot"] != names["dead"]
+    if run("unshare", "--pid", "--fork", "true"):
+        names["another namespace"] = f"{_prefix('unshare', '--pid', '--fork')}{gone.pid}-0"
+        assert names["another namespace"] != names["dead"]
+    store.put(A, b"1")
+    for name in names.values():
+        (store.directory / "v1" / name).touch()
+    store.put(A, b"2")
+    assert {path.name for path in _temporary(store.directory)} == set(names.values()) - {names["dead"]}
+
+
+def test_without_proc_nobody_is_known_to_be_dead(store: DirectoryStore, monkeypatch: pytest.MonkeyPatch):
+    """Where the kernel tells no boot id, a dead writer's file stays for an hour."""
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: raising(errno.ENOENT)("read"))
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    store.put(A, b"1")
+    left = store.directory / "v1" / f".tmp-{socket.gethostname()}-{gone.pid}-0"
+    left.touch()
+    store.put(A, b"2")
+    assert _temporary(store.directory) == [left]
+    _forget(left, 3700)
+    store.put(A, b"3")
     assert _temporary(store.directory) == []
 
 
@@ -460,7 +575,7 @@ def _die(name: str) -> None:
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_a_writer_killed_before_any_call_leaves_a_whole_value(store: DirectoryStore, old: bytes | None):
     """Killed before the n-th of the system's calls, for every n, a writer leaves the old value or the new."""
-    nth, status, seen = 0, -1, set()
+    nth, status, seen, left = 0, -1, set(), 0
     while status:
         nth += 1
         if old is not None:
@@ -473,13 +588,11 @@ def test_a_writer_killed_before_any_call_leaves_a_whole_value(store: DirectorySt
             finally:
                 os._exit(0)
         status = os.waitpid(child, 0)[1]
+        left += len(_temporary(store.directory))
         seen.add(store.get(A))
         store.delete(A)
     assert seen == {old, b"new"}
-    orphans = _temporary(store.directory)
-    assert orphans
-    for orphan in orphans:
-        _forget(orphan, 3700)
+    assert left
     store.put(B, b"2")
     assert _temporary(store.directory) == []
 
@@ -531,6 +644,7 @@ OPERATIONS: dict[str, Callable[[DirectoryStore], object]] = {
 ERRORS = ("EIO", "ENOSPC", "EACCES", "EROFS", "ESTALE", "EDQUOT")
 REASONS = {
     Reason.STORE_READ_ONLY: {"EACCES", "EROFS"},
+    Reason.STORE_CANNOT_RENAME: {"EACCES"},
     Reason.STORE_FULL: {"ENOSPC", "EDQUOT"},
     Reason.STORE_UNAVAILABLE: {"EIO", "ESTALE"},
 }
@@ -552,8 +666,8 @@ def _descriptors() -> int:
     [*(("put", before) for before in BEFORE), *((name, "old value") for name in OPERATIONS if name != "put")],
 )
 def test_any_failing_call_leaves_a_whole_value(tmp_path: Path, operation: str, before: str, name: str, lasting: bool):
-    """With the n-th of the system's calls failing, for every n, only a StoreError escapes; the old or the new value
-    is there, and neither a temporary file nor an open descriptor is left.
+    """With the n-th of the system's calls failing, for every n, only a StoreError escapes. Where one does nothing has
+    changed, else all is done, and neither a temporary file nor an open descriptor is left.
     """
     nth, reached = 0, True
     while reached:
@@ -573,13 +687,18 @@ def test_any_failing_call_leaves_a_whole_value(tmp_path: Path, operation: str, b
             assert _temporary(store.directory) == []
         if operation == "put":
             _put_held(store, before, refusal)
-            if refusal and system.failed[0] != "fsync":
+            if refusal:
                 assert name in REASONS[refusal.reason]
+                not_renamed = name == "EACCES" and "rename" in system.failed
+                assert (refusal.reason is Reason.STORE_CANNOT_RENAME) == not_renamed
         elif operation == "get":
             assert refusal or answer == b"old"
+        elif operation == "delete":
+            assert store.get(A) == (b"old" if refusal else None)
         elif operation == "set_aside":
             assert refusal is None
-    assert refusal is None or before == "directory"
+            assert store.get(A) == (None if answer else b"old")
+    assert refusal is None
     assert nth > 1
 
 
@@ -592,25 +711,164 @@ def _put_held(store: DirectoryStore, before: str, refusal: StoreError | None) ->
     except StoreError as unreadable:
         assert (before, unreadable.reason) == ("directory", Reason.ENTRY_UNREADABLE)  # noqa: PT017
     else:
-        assert value in {b"new", b"old" if before == "old value" else None}
+        assert value == (b"old" if before == "old value" else None)
 
 
-@pytest.mark.parametrize("name", ["EINVAL", "EBADF", "ENOTSUP", "ENOSYS"])
-def test_a_file_system_that_cannot_sync_directories_is_used(store: DirectoryStore, name: str):
-    """Where only a directory's fsync is not supported, a put is done all the same."""
+class NoDirectorySync(FaultySystem):
+    """A file system that answers with this error when a directory is to be synced."""
 
-    class NoDirectorySync(FaultySystem):
-        def __getattr__(self, call: str):
-            if call != "fsync":
-                return getattr(os, call)
-            return lambda descriptor: (
-                raising(getattr(errno, name))(call) if stat.S_ISDIR(os.fstat(descriptor).st_mode) else None
-            )
+    def __init__(self, number: int) -> None:
+        super().__init__(0, raising(number))
 
-    with NoDirectorySync(0, _die):
-        store.put(A, b"1")
-        assert store.delete(B) is False
-        assert store.delete(A) is True
+    def __getattr__(self, name: str):
+        if name != "fsync":
+            return getattr(os, name)
+        return lambda descriptor: self._fail(name) if stat.S_ISDIR(os.fstat(descriptor).st_mode) else None
+
+
+@pytest.mark.parametrize("name", ["EINVAL", "EBADF", "ENOTSUP", "ENOSYS", "EIO", "ENOSPC", "ESTALE"])
+def test_what_is_renamed_is_stored_though_its_directory_cannot_be_synced(store: DirectoryStore, name: str):
+    """A put and a delete are done all the same; only an error that may have lost something is told."""
+    with NoDirectorySync(getattr(errno, name)):
+        told = store.put(A, b"1")
+        assert (store.get(A), store.delete(B), store.delete(A), store.get(A)) == (b"1", False, True, None)
+    supported = name in {"EIO", "ENOSPC", "ESTALE"}
+    assert ("a loss of power may undo it" in (told or "")) == supported
+
+
+def test_a_boot_whose_entry_may_be_lost_says_so(store: DirectoryStore):
+    """It has recorded, with a word on it in its line; its report is there, and the next boot is warm."""
+    engine, reports = ScriptedEngine(), ReportDirectory(store.directory)
+    with NoDirectorySync(errno.EIO):
+        recorded = boot(engine, store)
+        reports.write(recorded)
+    assert (recorded.outcome, recorded.reason) == (Outcome.RECORDED, None)
+    assert "stored, but a loss of power may undo it" in recorded.log_line()
+    assert len(reports.read()) == 1
+    assert boot(engine, store).outcome is Outcome.REUSED
+
+
+READS: dict[str, Callable[[DirectoryStore], object]] = {
+    "get": lambda store: store.get(A),
+    "list": lambda store: store.list(),
+    "history": lambda store: HistoryDirectory(store.directory, "machine").read(A).machine,
+    "histories": lambda store: [kept.history is None for kept in HistoryDirectory(store.directory).of(A)],
+    "reports": lambda store: [type(data) for _, data in ReportDirectory(store.directory).read()],
+}
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EAGAIN, errno.EINTR])
+@pytest.mark.parametrize("what", READS)
+def test_what_is_stale_is_read_once_more(store: DirectoryStore, what: str, number: int):
+    """With the n-th of the system's calls answering once that a file was replaced, for every n, all is read. Where the
+    answer stays the same there is no third attempt; any other error is no reason for a second.
+    """
+    store.put(A, b"1")
+    HistoryDirectory(store.directory, "machine").write(A, History("machine"))
+    ReportDirectory(store.directory).write(boot(ScriptedEngine(), MemoryStore()))
+    with FaultySystem(0, _die) as system:
+        expected = READS[what](store)
+    opened = system.calls.count("open")
+    nth, reached = 0, True
+    while reached:
+        nth += 1
+        with FaultySystem(nth, raising(number)) as system:
+            assert READS[what](store) == expected
+        reached = system.reached
+        if nth <= 3:
+            with suppress(StoreError), FaultySystem(nth, raising(number), lasting=True) as system:
+                READS[what](store)
+            assert system.calls.count("open") <= 2 * opened
+        with suppress(StoreError), FaultySystem(nth, raising(errno.EIO)) as system:
+            READS[what](store)
+        assert system.calls.count("open") <= opened
+
+
+class NoRename(FaultySystem):
+    """Object storage as a directory: files are made and read, and neither renamed nor, with `keeps`, removed."""
+
+    def __init__(self, number: int, *, keeps: bool) -> None:
+        super().__init__(0, raising(number))
+        self._keeps = keeps
+
+    def __getattr__(self, name: str):
+        self.calls.append(name)
+        if name == "rename":
+            return self._refuse
+        return (lambda *_, **__: raising(errno.EPERM)(name)) if name == "unlink" and self._keeps else getattr(os, name)
+
+    def _refuse(self, old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        os.stat(old, dir_fd=src_dir_fd)
+        self._fail("rename")
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES])
+def test_a_file_system_that_cannot_rename_is_told(store: DirectoryStore, number: int, *, keeps: bool):
+    """Nothing is stored, and the reason is neither its state nor a permission. Nothing is left, or where nothing can be
+    removed either, what the first attempt left: later ones write nothing. What can rename again is used again.
+    """
+    reports, histories = ReportDirectory(store.directory), HistoryDirectory(store.directory, "machine")
+    report = boot(ScriptedEngine(), MemoryStore())
+    writes = (lambda: store.put(A, b"1"), lambda: histories.write(A, History("machine")), lambda: reports.write(report))
+    left = []
+    for attempt in range(3):
+        with NoRename(number, keeps=keeps) as system:
+            assert [_reason(write) for write in writes] == [Reason.STORE_CANNOT_RENAME] * 3
+        assert ("write" in system.calls) == (attempt == 0 or not keeps)
+        left.append(sorted(_temporary(store.directory)))
+    assert left == [left[0]] * 3
+    assert len(left[0]) == (6 if keeps else 0)
+    assert (store.get(A), store.list(), reports.read(), histories.of(A)) == (None, (), (), ())
+    for write in writes:
+        write()
+    assert (store.get(A), len(reports.read()), len(histories.of(A))) == (b"1", 1, 1)
+    assert len(_temporary(store.directory)) == (3 if keeps else 0)
+
+
+def test_a_directory_that_only_grows_is_one_that_cannot_rename(store: DirectoryStore):
+    """On a real file system: an append-only directory takes files and gives none back."""
+    store.put(B, b"other")
+    entries = store.directory / "v1"
+    if not run("chattr", "+a", entries):
+        pytest.skip("this user or file system cannot make a directory append-only")
+    try:
+        for _ in range(3):
+            assert _reason(lambda: store.put(A, b"1")) is Reason.STORE_CANNOT_RENAME
+        assert len(list(entries.iterdir())) == 3
+        assert store.get(B) == b"other"
+    finally:
+        assert run("chattr", "-a", entries)
+    store.put(A, b"1")
+    assert store.get(A) == b"1"
+
+
+@pytest.mark.parametrize("inner", ["", "v1"])
+def test_a_link_in_the_place_of_a_directory_is_followed(store: DirectoryStore, tmp_path: Path, inner: str):
+    """Entries are read and stored where it leads, if only trusted users may write there."""
+    store.put(A, b"1")
+    place, elsewhere = store.directory / inner, tmp_path / "elsewhere"
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
+    store.put(B, b"2")
+    assert (store.get(A), store.get(B), store.list()) == (b"1", b"2", (A, B))
+    elsewhere.chmod(0o777)
+    _refused_everywhere(store)
+
+
+@pytest.mark.parametrize("inner", ["", "v1", ".."])
+@pytest.mark.parametrize("target", ["nowhere", None])
+def test_a_link_that_leads_nowhere_is_told(tmp_path: Path, inner: str, target: str | None):
+    """In the place of a directory of the store, or of one above it: no entry is absent, and nothing is made there."""
+    store = DirectoryStore(tmp_path / "parent" / "store")
+    place = {"": store.directory, "v1": store.directory / "v1", "..": store.directory.parent}[inner]
+    place.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    place.symlink_to(target or place.name)
+    for operation in (lambda: store.get(A), lambda: store.put(A, b"1"), store.list, lambda: store.delete(A)):
+        with pytest.raises(StoreError, match=f"{place} is a symbolic link that leads nowhere") as refused:
+            operation()
+        assert refused.value.reason is Reason.STORE_UNAVAILABLE
+    assert not place.exists()
 
 
 def test_a_write_may_take_less_than_all(store: DirectoryStore):

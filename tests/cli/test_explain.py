@@ -105,6 +105,7 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
             "missed": "absent",
             "detail": None,
             "regret": None,
+            "shortened": False,
             "digest": fingerprint(factors | {"k": 5}),
             "found": False,
             "stored": False,

@@ -241,7 +241,7 @@ def twice(attempt: Callable[[], T]) -> T:
     """A second attempt, from the start, where the first met an error that may be gone: a calibration costs more."""
     try:
         return attempt()
-    except OSError as error:
+    except Exception as error:
         if getattr(error.__cause__ or error, "errno", None) not in _PASSING:
             raise
     return attempt()

@@ -27,6 +27,7 @@ import msgspec
 
 from warmcurve.errors import FactorError, WarmcurveError
 from warmcurve.outcome import Reason
+from warmcurve.storage.files import twice
 from warmcurve.storage.fingerprint import Value
 from warmcurve.vllm import releases
 from warmcurve.vllm.device.identity import Cpu, Device
@@ -280,7 +281,7 @@ def unreviewed(subject: Subject) -> tuple[str, ...]:
 
 def _read(factor: Factor, subject: Subject) -> Value:
     try:
-        value = plain(factor.read(subject))
+        value = plain(twice(lambda: factor.read(subject)))
     except WarmcurveError:
         raise
     # The readers reach into another program's objects: whatever comes of it means that the factor is not known.
