@@ -1,6 +1,7 @@
 """`warmcurve verify`."""
 
 import json
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,24 @@ def test_what_is_no_file_is_unreadable(
     result = run("verify", *(() if stored else (path,)))
     assert result.exit_code == 1
     assert f"{path}: entry_unreadable: " in result.stdout
+
+
+def test_a_file_that_is_replaced_meanwhile_is_read(
+    store: DirectoryStore, record: Record, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy on a network file system whose handle is stale is opened once more."""
+    path = store.describe(record())
+    opened, stale = os.open, [path]
+
+    def open_(name: str, *arguments: int, **named: int) -> int:
+        if name in stale:
+            stale.remove(name)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return opened(name, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", open_)
+    assert run("verify", path).exit_code == 0
+    assert stale == []
 
 
 def test_a_pipe_keeps_what_is_in_it(run: Run, tmp_path: Path) -> None:

@@ -38,10 +38,9 @@ _WRITE_REASONS: Final = {
 # rename answers so in a directory in which a file was made a moment ago: Mountpoint for Amazon S3 has no rename
 # (https://github.com/awslabs/mountpoint-s3/blob/main/doc/SEMANTICS.md), and an append-only directory forbids it.
 _NO_RENAME: Final = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES}
-# NFS answers ESTALE for a file or directory that was replaced on the server (https://nfs.sourceforge.net, A10); open
-# with O_NONBLOCK answers EAGAIN while a lease is broken (open(2)).
+# NFS answers ESTALE for a file or directory that was replaced on the server (RFC 1813, NFS3ERR_STALE); open with
+# O_NONBLOCK answers EAGAIN while another process gives up its lease (open(2)).
 _PASSING: Final = {errno.ESTALE, errno.EAGAIN, errno.EINTR}
-_READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 _KINDS: Final = {
     stat.S_IFLNK: "is a symbolic link, which is not followed, since it may lead out of the directory: "
     "put a copy of the file in its place",
@@ -149,7 +148,8 @@ class Directory:
         path = self.path / name
         try:
             # O_NONBLOCK: opening a pipe would wait for a writer. O_NOFOLLOW: a link leads out of the checked directory.
-            descriptor = os.open(name, _READ_FLAGS | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(name, flags, dir_fd=directory)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -271,7 +271,7 @@ def _open_directory(path: Path, *, trust_group: bool, create: bool) -> Iterator[
             # mkdir's own mode, not a chmod after it: there is no moment at which others may enter.
             path.mkdir(mode=0o700)
     try:
-        descriptor = os.open(path, _READ_FLAGS | os.O_DIRECTORY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         nowhere = error.errno in (errno.ENOENT, errno.ELOOP)
         links = (each for each in (path, *path.parents) if nowhere and each.is_symlink() and not each.exists())
