@@ -1,7 +1,7 @@
 """`warmcurve verify`."""
 
-import json
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
