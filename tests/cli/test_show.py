@@ -43,6 +43,7 @@ def test_the_page_names_entry_and_file(store: DirectoryStore, record: Record, ru
         "path": store.describe(digest),
         "engine": "scripted",
         "measured": "median of 5 replays, in ms",
+        "took": "811 ms to calibrate",
         "captured": "5 sizes up to 16 tokens",
         "lookup": "step where captured, linear above",
         "two": "2 replays, at most 26.9 ms",

@@ -198,6 +198,8 @@ def _head(explanation: Explanation) -> dict[str, str]:
         "missed": report.cause and _meant(report.cause, _text(meanings[report.cause])),
         "reason": report.reason and _meant(report.reason, _text(meanings[report.reason])),
         "detail": report.met,
+        "note": report.note,
+        "time": report.time,
         "regret": report.regret and _regret(report.regret),
         "to do": " ".join(explanation.remedies()),
     }
