@@ -139,7 +139,7 @@ def test_require_stops_without_an_entry(machine: Machine):
     assert _course(report) == (Outcome.UNRECORDED, Reason.CURVES_REQUIRED, Reason.ABSENT)
     assert machine.engine.runs == []
     assert machine.store.entries == {}
-    assert str(error) == "curves_required: absent"
+    assert str(error) == "curves_required: absent: looked in memory"
     assert "WARMCURVE_MODE" in error.hint()
     assert "mode=require reason=curves_required missed=absent" in report.log_line()
 

@@ -91,6 +91,7 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
         "schema": 1,
         "store": str(store.directory),
         "unreadable": [],
+        "misplaced": [],
         "miss": {
             "path": str(path),
             "at": "2030-01-01T00:00:00.000Z",
@@ -110,6 +111,7 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
             "recorded_ms": None,
             "regret": None,
             "digest": fingerprint(factors | {"k": 5}),
+            "shortened": False,
             "found": False,
             "stored": False,
             "meanings": {word: MEANINGS[Reason(word)]._asdict() for word in ("absent", "store_read_only")},
@@ -349,6 +351,24 @@ def test_an_expired_entry_is_explained_by_its_age(
     assert head["missed"] == f"entry_expired: {MEANINGS[Reason.ENTRY_EXPIRED].text}"
     assert head["detail"] == "9 s ago"
     assert text.endswith("\nThe reason says it all: no factor explains it.\n")
+
+
+def test_a_copy_at_the_wrong_level_is_told(
+    store: DirectoryStore, factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """Where entries lie that no boot looks at, and where they belong, also where no boot has left a report."""
+    entries, copied = store.directory / "v1", store.directory / "backup" / "v1"
+    copied.parent.mkdir()
+    entries.rename(copied)
+    told = f"entries lie in {copied}, where no boot looks: they belong into {entries}\n"
+    assert run("explain").stderr.endswith(f"all of them were hits\n{told}")
+    write(factors=factors, detail=f"looked in {entries}")
+    text = run("explain").stdout
+    assert _head(text)["detail"] == f"looked in {entries}"
+    assert text.endswith(f"No other entry is stored in {store.directory} that it could be compared with.\n{told}")
+    assert _explained(run)["misplaced"] == [str(copied)]
+    write(1, factors=factors, missed=Reason.SENTINEL_SHAPE)
+    assert "entries lie in" not in run("explain").stdout
 
 
 def test_times_are_told_in_words(factors: dict[str, Any], write: Write, run: Run) -> None:

@@ -101,10 +101,15 @@ class Keeper:
             return None
         return f"this host's clock says {wrong}: no age can be told, and the entry counts as young"
 
-    def nearest(self, factors: dict[str, Value]) -> str | None:
-        """What a log says of a miss. It only informs, so it is given little time."""
+    def absence(self, factors: dict[str, Value]) -> str:
+        """What a log says of a miss: where was looked, and what lies there. It only informs, so it has little time."""
         deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
-        return explain.in_brief(factors, self._store, lambda: self._clock.monotonic_ns() > deadline)
+
+        def enough() -> bool:
+            return self._clock.monotonic_ns() > deadline
+
+        told = self._store.whereabouts(enough), explain.in_brief(factors, self._store, enough)
+        return "; ".join(filter(None, told))
 
     def clear(self, error: EntryError) -> None:
         """Take a damaged entry out of the way."""
