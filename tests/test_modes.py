@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -597,6 +598,25 @@ def test_record_finds_an_unstable_machine_too(machine: Machine):
     for machine.factor in (1.0, DEARER, 1.0, DEARER, DEARER):
         words.append(machine.boot("record").reason)
     assert words == [None, None, Reason.MACHINE_UNSTABLE, Reason.MACHINE_UNSTABLE, None]
+
+
+def test_a_machine_that_flips_between_scales_keeps_one_entry(machine: Machine):
+    """Beyond the scale that sentinels allow each state turns down the other's curves, though the plans are the same."""
+    random, base_verify, base_draft, outcomes = (
+        Random(0),
+        machine.engine.verify_ms,
+        machine.engine.draft_ms,
+        Counter[Any](),
+    )
+    for _ in range(200):
+        factor = random.choice((1.0, 3.0))
+        machine.engine.verify_ms = lambda n, f=factor: base_verify(n) * f  # type: ignore[misc]
+        machine.engine.draft_ms = lambda n, f=factor: base_draft(n) * f  # type: ignore[misc]
+        report = machine.boot()
+        outcomes[report.outcome, report.reason] += 1
+    assert outcomes[Outcome.UNRECORDED, Reason.MACHINE_UNSTABLE] > 50
+    assert outcomes[Outcome.REUSED, None] > 50
+    assert 200 - outcomes[Outcome.UNRECORDED, Reason.MACHINE_UNSTABLE] - outcomes[Outcome.REUSED, None] <= 8
 
 
 def test_a_common_factor_is_no_disagreement(machine: Machine):

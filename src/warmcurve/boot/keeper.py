@@ -27,7 +27,7 @@ from warmcurve.reporting import explain
 from warmcurve.storage import entry
 from warmcurve.storage.entry import Entry
 from warmcurve.storage.fingerprint import Value
-from warmcurve.storage.history import Histories, History, Rejection, disagreement_limit
+from warmcurve.storage.history import Histories, History, Rejection, disagreement_limits
 from warmcurve.storage.store import Store
 
 _EXPLAINING_NS: Final = 250_000_000
@@ -60,7 +60,7 @@ class Keeper:
         self._settings = settings
         self._clock = clock
         self._history = History("") if histories is None else histories.read(digest)
-        self._disagreement_limit = disagreement_limit(settings.limits.max_regret)
+        self._limits = disagreement_limits(settings.limits)
         self._tried: str | None = None
         self._profile: CostProfile | None = None
 
@@ -73,7 +73,7 @@ class Keeper:
         # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried. Nor would
         # anything end it for an entry that is kept since the machine comes back to its state.
         quarantined = self._history.quarantines(self._tried, self._settings.quarantine)
-        quarantined = quarantined and not self._history.of_a_state(found.profile, self._disagreement_limit)
+        quarantined = quarantined and not self._history.of_a_state(found.profile, self._limits)
         if self._settings.mode == "reuse" and quarantined:
             last = self._history.rejected[-1]
             detail = f"turned down {len(self._history.rejected)} times in a row, last at {last.at} for {last.reason}"
@@ -119,7 +119,7 @@ class Keeper:
     def accepted(self, readings: Sequence[Reading]) -> None:
         """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
         assert self._profile is not None
-        history = self._history.with_acceptance(self._now(), self._profile, readings, self._disagreement_limit)
+        history = self._history.with_acceptance(self._now(), self._profile, readings, self._limits)
         if history != self._history:
             self._write(history)
 
@@ -137,20 +137,20 @@ class Keeper:
         recorded = recording.record(
             samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=known
         )
-        data, limit = entry.encode(recorded), self._disagreement_limit
+        data, limits = entry.encode(recorded), self._limits
         before = self._history.with_replaced(self._tried)
-        history = before.with_calibration(self._now(), recorded.profile, limit, stored=False)
-        unstable = self._profile and history.keeps(self._profile, limit)
+        history = before.with_calibration(self._now(), recorded.profile, limits, stored=False)
+        unstable = self._profile and history.keeps(self._profile, limits)
         # Where no entry was tried there is nothing that would be replaced in turn.
         if self._tried is not None or self._settings.mode == "record":
-            unstable = unstable or history.unstable(limit)
+            unstable = unstable or history.unstable(limits.max_regret)
         try:
             if unstable:
                 raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
             if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
                 raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
             said = self._store.put(recorded.digest, data)
-            history = before.with_calibration(self._now(), recorded.profile, limit, stored=True)
+            history = before.with_calibration(self._now(), recorded.profile, limits, stored=True)
             history = msgspec.structs.replace(history, stored=sha256(data).hexdigest())
         finally:
             self._write(history)
