@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import cycle
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -29,6 +30,7 @@ from warmcurve.outcome import Outcome, Reason, Step
 from warmcurve.reporting.report import BootReport
 from warmcurve.storage import entry
 from warmcurve.storage.fingerprint import fingerprint
+from warmcurve.storage.store import DirectoryStore
 from warmcurve.testing import FaultStore, MemoryStore, ScriptedEngine
 
 ALL_RUNS = 40
@@ -113,6 +115,19 @@ def test_a_second_boot_runs_two_replays(engine: ScriptedEngine, store: FaultStor
     assert store.entries == kept
 
 
+def test_a_miss_names_where_it_looked(engine: ScriptedEngine, tmp_path: Path):
+    """The directory, and where entries lie at another level, in the line of the log; the boot is as any first one."""
+    store = DirectoryStore(tmp_path / "cache")
+    first = boot(engine, store)
+    assert _course(first) == (Outcome.RECORDED, None, Reason.ABSENT)
+    assert first.log_line().endswith(f" (looked in {tmp_path}/cache/v1)")
+    moved = DirectoryStore(tmp_path / "cache" / "cache")
+    missed = boot(engine, moved)
+    assert _course(missed) == _course(first)
+    assert missed.detail == f"looked in {moved.directory}/v1; entries lie in {tmp_path}/cache/v1, where no boot looks"
+    assert boot(engine, moved).outcome is Outcome.REUSED
+
+
 def test_a_miss_names_what_differs_in_the_nearest_entry(engine: ScriptedEngine, store: FaultStore, warm: BootReport):
     """A boot with one factor changed says in its log line which, and from what to what. It keeps its factors."""
     report = boot(engine, store, read_factors=lambda: {"device": "example", "model": {"revision": "4567"}})
@@ -126,7 +141,7 @@ def test_a_store_that_cannot_be_listed_leaves_a_miss_unexplained(engine: Scripte
     """Explaining reads the store; where that fails the boot goes on without."""
     store.errors = {"list": StoreError(Reason.STORE_UNAVAILABLE, "gone")}
     report = boot(engine, store)
-    assert (_course(report), report.detail) == ((Outcome.RECORDED, None, Reason.ABSENT), None)
+    assert (_course(report), report.detail) == ((Outcome.RECORDED, None, Reason.ABSENT), "looked in memory")
 
 
 def test_factors_that_nobody_reviewed_are_told(engine: ScriptedEngine, store: FaultStore):

@@ -2,11 +2,13 @@
 
 import re
 import runpy
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
+from warmcurve._version import RELEASED, __version__
 from warmcurve.boot.settings import Settings
 from warmcurve.errors import SettingsError
 from warmcurve.outcome import Outcome, Reason
@@ -23,6 +25,24 @@ def test_the_page_of_outcomes_is_the_vocabulary():
     assert written == runpy.run_path(str(ROOT / "tools" / "outcomes.py"))["page"]()
     for word in (*Outcome, *Reason):
         assert written.count(f"### `{word}`\n") == 1
+
+
+def _releases(changelog: str) -> dict[str, str]:
+    """The days of releases, newest first, by version."""
+    return dict(re.findall(r"^## \[?([0-9.]+)\]? - ([0-9-]+)$", changelog, re.MULTILINE))
+
+
+def test_the_day_of_the_release_is_the_changelogs():
+    """No clock that is right is before it, and no clock that was never set is after it. A version that is not released
+    yet has a day after the last one that was.
+    """
+    assert _releases("## Unreleased\n\n## [0.2.0] - 2027-02-03\n\n## 0.1.0 - 2027-01-02\n") == {
+        "0.2.0": "2027-02-03",
+        "0.1.0": "2027-01-02",
+    }
+    released = _releases((ROOT / "CHANGELOG.md").read_text())
+    assert released.get(__version__, RELEASED) == RELEASED
+    assert max([*released.values(), "2026-11-29"]) <= RELEASED <= f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def test_the_page_of_the_fingerprint_is_the_declarations():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.faults import FaultySystem, raising
 from tests.support import NO_FILE, A, B, run
 from warmcurve.curves.profile import CostCurve, CostProfile, Sample
-from warmcurve.curves.sentinel import Reading
+from warmcurve.curves.sentinel import Limits, Reading
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
 from warmcurve.storage.files import Directory
@@ -34,6 +34,7 @@ from warmcurve.storage.history import (
 )
 
 LIMIT = 0.2
+LIMITS = Limits(max_regret=LIMIT)
 SIZES = (1, 2, 4, 8, 16, 32)
 MOST = 16
 """Rejections that are remembered."""
@@ -72,7 +73,7 @@ def _rejection(entry: str = A, at: str = "2030-01-01T00:00:00+00:00", detail: st
 def _calibrated(*measured: CostProfile) -> History:
     found = History("machine")
     for number, profile in enumerate(measured):
-        found = found.with_calibration(str(number), profile, LIMIT, stored=True)
+        found = found.with_calibration(str(number), profile, LIMITS, stored=True)
     return found
 
 
@@ -85,7 +86,7 @@ def test_quarantine_counts_the_same_entry_in_a_row(events: list[str | None], aft
     found, row = History("machine"), list[str]()
     for entry in events:
         if entry is None:
-            found, row = found.with_acceptance("now", STEADY, SEEN, LIMIT), []
+            found, row = found.with_acceptance("now", STEADY, SEEN, LIMITS), []
         else:
             found, row = found.with_rejection(_rejection(entry)), [*(row if entry in row[-1:] else ()), entry]
     assert len(found.rejected) == min(len(row), MOST)
@@ -186,14 +187,34 @@ def test_an_entry_of_another_state_is_kept_until_the_machine_stays(
     measured: tuple[CostProfile, ...], entry: CostProfile, kept: bool
 ):
     """For twice as many calibrations in a row as it came back before, at most 16; three, where the state is new."""
-    assert (_calibrated(*measured).keeps(entry, LIMIT) is not None) == kept
+    assert (_calibrated(*measured).keeps(entry, LIMITS) is not None) == kept
+
+
+@pytest.mark.parametrize(("factor", "kept"), [(2.4, False), (2.6, True), (1 / 2.4, False), (1 / 2.6, True)])
+def test_another_scale_is_another_state(factor: float, kept: bool):
+    """Beyond what sentinels allow: plans are the same, and yet each boot in one turns down the curves of the other."""
+    costs, drafts = STEADY.verify.costs_ms, STEADY.draft.costs_ms
+    scaled = CostProfile(
+        CostCurve(STEADY.verify.sizes, tuple(ms * factor for ms in costs)),
+        CostCurve(STEADY.draft.sizes, tuple(ms * factor for ms in drafts)),
+        8,
+        (),
+    )
+    found = _calibrated(STEADY, scaled, STEADY, scaled)
+    assert found.unstable(LIMIT) is None
+    assert (
+        "; the stored entry is of another than now, another scale: all became 2.6× "
+        in (found.keeps(STEADY, LIMITS) or "")
+    ) == kept
+    held = found.with_acceptance("now", STEADY, SEEN, LIMITS)
+    assert (held.states[-1].profile, held.row, held.returns) == ((STEADY, 1, 3) if kept else (scaled, 4, 0))
 
 
 def test_the_states_of_a_machine_are_told():
     """How many, how often it came back, and what is dearer now than in the state of the entry."""
     found = _calibrated(*ALTERNATING)
     assert found.flips() == "this machine has 2 steady states, and came back to an earlier one 2 times"
-    assert found.keeps(STEADY, LIMIT) == (
+    assert found.keeps(STEADY, LIMITS) == (
         f"{found.flips()}; the stored entry is of another than now, "
         "a loss of up to 33.3%: verify of 8 tokens became 1.5× dearer, the rest did not"
     )
@@ -206,7 +227,7 @@ def test_a_history_of_an_earlier_version_is_read():
         del document[name]
     found = msgspec.json.decode(msgspec.json.encode(document), type=History)
     assert found == msgspec.structs.replace(FULL, states=(), row=0, returns=0)
-    assert found.with_calibration("now", STEADY, LIMIT, stored=False).states == (State(STEADY, "now", "now"),)
+    assert found.with_calibration("now", STEADY, LIMITS, stored=False).states == (State(STEADY, "now", "now"),)
 
 
 def test_the_last_calibrations_are_kept_without_samples():
@@ -221,17 +242,17 @@ def test_the_last_calibrations_are_kept_without_samples():
 def test_curves_that_hold_count_where_the_last_calibration_disagrees(last: CostProfile | None, remembered: list[str]):
     """The machine's costs have changed back; else there is nothing new to remember but the end of a row."""
     found = _calibrated(*([last] if last else [])).with_rejection(_rejection())
-    held = found.with_acceptance("now", STEADY, SEEN, LIMIT)
+    held = found.with_acceptance("now", STEADY, SEEN, LIMITS)
     assert held.rejected == ()
     assert [each.at for each in held.calibrations] == remembered
-    assert held.with_acceptance("later", STEADY, SEEN, LIMIT) == held
+    assert held.with_acceptance("later", STEADY, SEEN, LIMITS) == held
 
 
 @pytest.mark.parametrize("profile", [STEADY, DEARER])
 def test_curves_that_hold_where_nobody_looked_say_nothing(profile: CostProfile):
     """Sentinels at sizes at which the last calibration holds as well do not tell that the machine has changed."""
     found = _calibrated(DEARER if profile is STEADY else STEADY)
-    assert found.with_acceptance("now", profile, SEEN[:1], LIMIT) == found
+    assert found.with_acceptance("now", profile, SEEN[:1], LIMITS) == found
 
 
 @given(profiles(), st.floats(1e-6, 1e6), st.floats(1e-9, 1))

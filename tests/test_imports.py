@@ -13,7 +13,7 @@ import warmcurve
 ROOT = Path(warmcurve.__file__).parent
 # From the ground up: a room may import itself and the rooms below it.
 ROOMS = ("words", "curves", "storage", "ranks", "reporting", "planning", "boot", "engines", "cli")
-WORDS = {"_version", "outcome", "clock", "printable", "errors"}
+WORDS = {"_version", "outcome", "clock", "durations", "printable", "errors"}
 ENGINES = {"vllm", "embedded", "testing"}
 # The same inside the adapter for vLLM.
 VLLM_ROOMS = ("words", "reviewed", "device", "weights", "factors", "seam")

@@ -3,13 +3,15 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.support import boot, boot_of
+from warmcurve._version import __version__
 from warmcurve.boot.driver import drive
 from warmcurve.boot.request import Calibrate, Replay
 from warmcurve.boot.settings import Mode, Settings
@@ -138,7 +140,7 @@ def test_require_stops_without_an_entry(machine: Machine):
     assert _course(report) == (Outcome.UNRECORDED, Reason.CURVES_REQUIRED, Reason.ABSENT)
     assert machine.engine.runs == []
     assert machine.store.entries == {}
-    assert str(error) == "curves_required: absent"
+    assert str(error) == "curves_required: absent: looked in memory"
     assert "WARMCURVE_MODE" in error.hint()
     assert "mode=require reason=curves_required missed=absent" in report.log_line()
 
@@ -292,24 +294,64 @@ def test_without_a_limit_no_entry_is_too_old(warm: Machine):
     assert warm.boot().outcome is Outcome.REUSED
 
 
-@pytest.mark.parametrize("recorded_at", [None, "yesterday", 17, "2099-01-01T00:00:00+00:00"])
+def _recorded_at(machine: Machine, moment: object) -> None:
+    """Let an entry say that it was recorded then."""
+    (digest,) = machine.store.entries
+    found = entry.decode(machine.data)
+    conditions = {**found.conditions, "recorded_at": moment}
+    machine.store.entries[digest] = entry.encode(msgspec.structs.replace(found, conditions=conditions))
+
+
+@pytest.mark.parametrize("recorded_at", [None, "yesterday", 17])
 def test_an_entry_of_unknown_age_is_too_old(warm: Machine, recorded_at: object):
-    """Where there is a limit, an entry that does not say its age, or one of a far future, is not within it."""
-    (digest,) = warm.store.entries
-    found = entry.decode(warm.data)
-    conditions = {**found.conditions, "recorded_at": recorded_at}
-    warm.store.entries[digest] = entry.encode(msgspec.structs.replace(found, conditions=conditions))
+    """Where there is a limit, an entry that does not say its age is not within it."""
+    _recorded_at(warm, recorded_at)
     assert warm.boot(max_age_s=DAY_S).missed is Reason.ENTRY_EXPIRED
 
 
-def test_clocks_of_hosts_may_differ(warm: Machine):
-    """An entry from the next hour is not too old."""
-    (digest,) = warm.store.entries
-    found = entry.decode(warm.data)
-    soon = (warm.engine.clock.now() + timedelta(hours=1)).isoformat()
-    conditions = {**found.conditions, "recorded_at": soon}
-    warm.store.entries[digest] = entry.encode(msgspec.structs.replace(found, conditions=conditions))
-    assert warm.boot(max_age_s=DAY_S).outcome is Outcome.REUSED
+def test_ages_are_told_in_words(warm: Machine):
+    """Of a board whose clock was in 1970 when the entry was recorded, too."""
+    _recorded_at(warm, "1970-01-01T00:05:00+00:00")
+    assert warm.boot(max_age_s=90 * DAY_S).detail == (
+        "recorded at 1970-01-01T00:05:00+00:00, 60 years 15 days ago, allowed 90 days"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ahead", "told"),
+    [
+        (timedelta(minutes=30), None),
+        (timedelta(hours=5), "this host's clock says 4 h 59 min before the entry was recorded: "),
+        (timedelta(days=25_000), "this host's clock says 68 years 180 days before the entry was recorded: "),
+    ],
+)
+def test_an_entry_from_the_clocks_future_is_kept(warm: Machine, ahead: timedelta, told: str | None):
+    """It is younger than any age that is allowed, or one of the two clocks is wrong. A calibration would mend neither,
+    so the boot goes on and says so, unless hosts' clocks differ as they always do.
+    """
+    _recorded_at(warm, (warm.engine.clock.now() + ahead).isoformat())
+    report = warm.boot(max_age_s=DAY_S)
+    assert _course(report) == (Outcome.REUSED, None, None)
+    assert report.note == (told and f"{told}no age can be told, and the entry counts as young")
+    assert (f"; {report.note})" in report.log_line()) == (told is not None)
+    assert warm.boot().note is None
+
+
+@pytest.mark.parametrize("year", [1970, 2000, 2015])
+def test_a_clock_that_was_never_set_tells_no_age(machine: Machine, year: int):
+    """A board without a battery boots in 1970 or in the year of its firmware, and its clock jumps later. The entry is
+    calibrated anew once at most, when an early clock had recorded it, and not at each jump.
+    """
+    late, early, outcomes = machine.engine.clock.now(), datetime(year, 1, 1, tzinfo=UTC), []
+    for moment in (early, early, late, early, late, early, late):
+        machine.engine.clock.advance_ms((moment - machine.engine.clock.now()) / timedelta(milliseconds=1))
+        report = machine.boot(max_age_s=DAY_S)
+        outcomes.append(report.outcome)
+        if moment is early and report.outcome is Outcome.REUSED:
+            assert (report.note or "").startswith(
+                f"this host's clock says {year}-01-01, before warmcurve {__version__} "
+            )
+    assert outcomes == [Outcome.RECORDED, Outcome.REUSED, Outcome.RECORDED, *[Outcome.REUSED] * 4]
 
 
 def _turn_down(machine: Machine, times: int, **settings) -> list[BootReport]:
@@ -556,6 +598,25 @@ def test_record_finds_an_unstable_machine_too(machine: Machine):
     for machine.factor in (1.0, DEARER, 1.0, DEARER, DEARER):
         words.append(machine.boot("record").reason)
     assert words == [None, None, Reason.MACHINE_UNSTABLE, Reason.MACHINE_UNSTABLE, None]
+
+
+def test_a_machine_that_flips_between_scales_keeps_one_entry(machine: Machine):
+    """Beyond the scale that sentinels allow each state turns down the other's curves, though the plans are the same."""
+    random, base_verify, base_draft, outcomes = (
+        Random(0),
+        machine.engine.verify_ms,
+        machine.engine.draft_ms,
+        Counter[Any](),
+    )
+    for _ in range(200):
+        factor = random.choice((1.0, 3.0))
+        machine.engine.verify_ms = lambda n, f=factor: base_verify(n) * f  # type: ignore[misc]
+        machine.engine.draft_ms = lambda n, f=factor: base_draft(n) * f  # type: ignore[misc]
+        report = machine.boot()
+        outcomes[report.outcome, report.reason] += 1
+    assert outcomes[Outcome.UNRECORDED, Reason.MACHINE_UNSTABLE] > 50
+    assert outcomes[Outcome.REUSED, None] > 50
+    assert 200 - outcomes[Outcome.UNRECORDED, Reason.MACHINE_UNSTABLE] - outcomes[Outcome.REUSED, None] <= 8
 
 
 def test_a_common_factor_is_no_disagreement(machine: Machine):

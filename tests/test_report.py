@@ -60,8 +60,23 @@ def test_the_line_of_a_hit():
     ).log_line()
     assert line == (
         "warmcurve: reused sentinel_runs=2 calibration_runs=0 calibration_ms=0 recorded_ms=303 scale=1.5 "
-        "loss_bound=0.0123"
+        "loss_bound=0.0123 (saved 303 ms)"
     )
+
+
+@pytest.mark.parametrize(
+    ("calibration_ms", "told"),
+    [
+        (132_135, " (saved 43 min 30 s; the clock is early)"),
+        (2_742_135, " (the clock is early)"),
+        (3_000_000, " (the clock is early)"),
+    ],
+)
+def test_the_line_of_a_hit_says_what_it_saved(calibration_ms: float, told: str):
+    """In words, if it saved anything, and with what else is to be known. A miss saved nothing."""
+    known = {"recorded_ms": 2_742_135.0, "calibration_ms": calibration_ms, "note": "the clock\nis early"}
+    assert _with(outcome=Outcome.REUSED, missed=None, **known).log_line().endswith(f"recorded_ms=2742135{told}")
+    assert _with(detail="met", **known).log_line().endswith("recorded_ms=2742135 (the clock is early; met)")
 
 
 def test_the_line_of_a_boot_that_could_not_store():

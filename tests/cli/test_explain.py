@@ -91,6 +91,7 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
         "schema": 1,
         "store": str(store.directory),
         "unreadable": [],
+        "misplaced": [],
         "miss": {
             "path": str(path),
             "at": "2030-01-01T00:00:00.000Z",
@@ -104,9 +105,14 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
             "reason": "store_read_only",
             "missed": "absent",
             "detail": None,
+            "note": None,
+            "calibration_runs": 0,
+            "calibration_ms": 0.0,
+            "recorded_ms": None,
             "regret": None,
             "shortened": False,
             "digest": fingerprint(factors | {"k": 5}),
+            "shortened": False,
             "found": False,
             "stored": False,
             "meanings": {word: MEANINGS[Reason(word)]._asdict() for word in ("absent", "store_read_only")},
@@ -346,6 +352,37 @@ def test_an_expired_entry_is_explained_by_its_age(
     assert head["missed"] == f"entry_expired: {MEANINGS[Reason.ENTRY_EXPIRED].text}"
     assert head["detail"] == "9 s ago"
     assert text.endswith("\nThe reason says it all: no factor explains it.\n")
+
+
+def test_a_copy_at_the_wrong_level_is_told(
+    store: DirectoryStore, factors: dict[str, Any], write: Write, run: Run
+) -> None:
+    """Where entries lie that no boot looks at, and where they belong, also where no boot has left a report."""
+    entries, copied = store.directory / "v1", store.directory / "backup" / "v1"
+    copied.parent.mkdir()
+    entries.rename(copied)
+    told = f"entries lie in {copied}, where no boot looks: they belong into {entries}\n"
+    assert run("explain").stderr.endswith(f"all of them were hits\n{told}")
+    write(factors=factors, detail=f"looked in {entries}")
+    text = run("explain").stdout
+    assert _head(text)["detail"] == f"looked in {entries}"
+    assert text.endswith(f"No other entry is stored in {store.directory} that it could be compared with.\n{told}")
+    assert _explained(run)["misplaced"] == [str(copied)]
+    write(1, factors=factors, missed=Reason.SENTINEL_SHAPE)
+    assert "entries lie in" not in run("explain").stdout
+
+
+def test_times_are_told_in_words(factors: dict[str, Any], write: Write, run: Run) -> None:
+    """What a calibration took, and what a reuse saved of it; also what the log noted of the entry."""
+    write(1, factors=factors, calibration_runs=115, calibration_ms=2_742_135.0)
+    assert _head(run("explain").stdout)["time"] == "45 min 42 s, with 115 runs of the calibration"
+    hit = {"outcome": Outcome.REUSED, "missed": None, "reason": None, "note": "the clock is early"}
+    path = write(2, calibration_ms=132_135.0, recorded_ms=2_742_135.0, **hit)
+    head = _head(run("explain", path).stdout)
+    assert head["time"] == "2 min 12 s, saved 43 min 30 s of the calibration that recorded the entry"
+    assert head["note"] == "the clock is early"
+    slower = write(3, calibration_ms=2_000.0, recorded_ms=1_000.0, **hit)
+    assert _head(run("explain", slower).stdout)["time"] == "2.0 s"
 
 
 def test_the_last_miss_is_the_newest(factors: dict[str, Any], write: Write, run: Run) -> None:

@@ -130,7 +130,7 @@ def test_json_is_one_document_alone(store: DirectoryStore, record: Record, run: 
     digest = record()
     result = run("ls", "--json")
     document = json.loads(result.stdout)
-    assert list(document) == ["schema", "store", "set_aside", "entries", "unreadable"]
+    assert list(document) == ["schema", "store", "set_aside", "entries", "unreadable", "misplaced"]
     assert (document["schema"], document["store"]) == (1, str(store.directory))
     (entry,) = document["entries"]
     assert entry | {"age_s": 0, "modified_at": ""} == {
@@ -160,6 +160,17 @@ def test_a_healthy_history_is_no_column(record: Record, remember: Remember, run:
     remember(digest, "b", rejections=5, entry="0" * 64)
     result = run("ls")
     assert (result.stdout, result.stderr) == (before, "")
+
+
+def test_a_copy_at_the_wrong_level_is_told(store: DirectoryStore, record: Record, run: Run) -> None:
+    """A store without entries says where some lie and where they belong, and so does the document of any store."""
+    record()
+    entries = store.directory / "v1"
+    for named in (entries, store.directory.parent):
+        told = f"entries lie in {entries}, where no boot looks: they belong into {named}/v1\n"
+        assert run("ls", "--store", named).stderr.endswith(told)
+        assert json.loads(run("ls", "--json", "--store", named).stdout)["misplaced"] == [str(entries)]
+    assert json.loads(run("ls", "--json").stdout)["misplaced"] == []
 
 
 def test_quarantine_and_instability_are_a_column(record: Record, remember: Remember, run: Run) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.conftest import Record, Remember, Run
 from tests.support import boot
 from warmcurve.curves.profile import CostCurve
+from warmcurve.curves.sentinel import Limits
 from warmcurve.outcome import MEANINGS, Reason
 from warmcurve.storage.entry import Entry, decode
 from warmcurve.storage.history import History, HistoryDirectory, Rejection
@@ -43,6 +44,7 @@ def test_the_page_names_entry_and_file(store: DirectoryStore, record: Record, ru
         "path": store.describe(digest),
         "engine": "scripted",
         "measured": "median of 5 replays, in ms",
+        "took": "811 ms to calibrate",
         "captured": "5 sizes up to 16 tokens",
         "lookup": "step where captured, linear above",
         "two": "2 replays, at most 26.9 ms",
@@ -237,7 +239,7 @@ def test_a_machine_of_two_states_is_told(store: DirectoryStore, record: Record, 
     dear = msgspec.structs.replace(cheap, verify=CostCurve(cheap.verify.sizes, tuple(ms * 1.5 for ms in costs)))
     history = History("cuda GPU-1")
     for day, profile in enumerate((cheap, dear, cheap, dear, dear), 1):
-        history = history.with_calibration(f"2030-01-0{day}", profile, 0.2, stored=day < 3)
+        history = history.with_calibration(f"2030-01-0{day}", profile, Limits(), stored=day < 3)
     for _ in range(3):
         history = history.with_rejection(Rejection("2030-02-01", sha256(data).hexdigest(), Reason.SENTINEL_SHAPE))
     HistoryDirectory(store.directory, "cuda GPU-1").write(digest, history)

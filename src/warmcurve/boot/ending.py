@@ -40,6 +40,7 @@ def report(
         reason=reason,
         missed=None if hit or decision is None else decision.reason,
         detail=found.detail if reason or not hit else None,
+        note=found.note,
         step=step,
         digest=found.digest,
         entry=given.store.describe(found.digest) if found.digest and party.leads else None,

@@ -13,7 +13,7 @@ class Findings:
     """`stored` is the profile of the entry that was read, `recorded_ms` what its calibration took.
 
     `expected_ms` is what one round of the sentinels should cost by the stored curves. `detail` says in one line what
-    was met. `sentinel_runs` and `calibration_runs` count dummy runs.
+    was met, `note` what else a person should know. `sentinel_runs` and `calibration_runs` count dummy runs.
     """
 
     factors: dict[str, Value] | None = None
@@ -24,5 +24,6 @@ class Findings:
     evidence: Evidence | None = None
     regret: RegretReport | None = None
     detail: str | None = None
+    note: str | None = None
     sentinel_runs: int = 0
     calibration_runs: int = 0

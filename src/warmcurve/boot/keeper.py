@@ -6,13 +6,13 @@ Of several ranks the leader alone has one. Entries lie in a store, histories bes
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 
-from warmcurve._version import __version__
+from warmcurve._version import RELEASED, __version__
 from warmcurve.boot import recording
 from warmcurve.boot.settings import DEFAULT_ROW, Settings
 from warmcurve.clock import Clock
@@ -20,16 +20,19 @@ from warmcurve.curves import calibration
 from warmcurve.curves.calibration import Plan
 from warmcurve.curves.profile import CostProfile, Sample
 from warmcurve.curves.sentinel import Reading
+from warmcurve.durations import in_words
 from warmcurve.errors import EntryError, ProfileError, StoreError
 from warmcurve.outcome import Reason
 from warmcurve.reporting import explain
 from warmcurve.storage import entry
 from warmcurve.storage.entry import Entry
 from warmcurve.storage.fingerprint import Value
-from warmcurve.storage.history import Histories, History, Rejection, disagreement_limit
+from warmcurve.storage.history import Histories, History, Rejection, disagreement_limits
 from warmcurve.storage.store import Store
 
 _EXPLAINING_NS: Final = 250_000_000
+_CLOCKS_DIFFER_S: Final = 3600
+"""Hosts' clocks differ by less, and then it is not worth a word."""
 _WHOLE: Final = frozenset(
     {Reason.ENTRY_SCHEMA, Reason.ENTRY_INCOMPLETE, Reason.ENTRY_EXPIRED, Reason.ENTRY_QUARANTINED}
 )
@@ -57,39 +60,56 @@ class Keeper:
         self._settings = settings
         self._clock = clock
         self._history = History("") if histories is None else histories.read(digest)
-        self._disagreement_limit = disagreement_limit(settings.limits.max_regret)
+        self._limits = disagreement_limits(settings.limits)
         self._tried: str | None = None
         self._profile: CostProfile | None = None
 
-    def check(self, data: bytes, found: Entry) -> None:
-        """Raises `EntryError` where a whole entry is not to be tried: too old, or in quarantine."""
-        self._check_age(found.recorded_at)
+    def check(self, data: bytes, found: Entry) -> str | None:
+        """What a person should know of an entry that is tried. Raises `EntryError` where a whole one is not to be: too
+        old, or in quarantine.
+        """
+        note = self._check_age(found.recorded_at)
         self._tried, self._profile = sha256(data).hexdigest(), found.profile
         # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried. Nor would
         # anything end it for an entry that is kept since the machine comes back to its state.
         quarantined = self._history.quarantines(self._tried, self._settings.quarantine)
-        quarantined = quarantined and not self._history.of_a_state(found.profile, self._disagreement_limit)
+        quarantined = quarantined and not self._history.of_a_state(found.profile, self._limits)
         if self._settings.mode == "reuse" and quarantined:
             last = self._history.rejected[-1]
             detail = f"turned down {len(self._history.rejected)} times in a row, last at {last.at} for {last.reason}"
             raise EntryError(Reason.ENTRY_QUARANTINED, detail)
+        return note
 
-    def _check_age(self, recorded_at: datetime | None) -> None:
+    def _check_age(self, recorded_at: datetime | None) -> str | None:
         most = self._settings.max_age_s
         if most is None:
-            return
+            return None
         if recorded_at is None:
             raise EntryError(Reason.ENTRY_EXPIRED, "it does not say when it was recorded")
-        age_s = (self._clock.now() - recorded_at).total_seconds()
-        # Hosts' clocks differ, so an entry may come from a future that is near; not from one that is far.
-        if abs(age_s) > most:
-            detail = f"recorded at {recorded_at.isoformat(timespec='seconds')}, {age_s:.0f} s ago, allowed {most:.0f} s"
+        now = self._clock.now()
+        age_s = (now - recorded_at).total_seconds()
+        # Boards without a battery boot in 1970, or the year of their firmware, until they have met a time server.
+        if now < datetime.fromisoformat(RELEASED).replace(tzinfo=UTC):
+            wrong = f"{now:%Y-%m-%d}, before warmcurve {__version__} was released"
+        elif age_s < -_CLOCKS_DIFFER_S:
+            wrong = f"{in_words(-age_s)} before the entry was recorded"
+        elif age_s > most:
+            recorded = recorded_at.isoformat(timespec="seconds")
+            detail = f"recorded at {recorded}, {in_words(age_s)} ago, allowed {in_words(most)}"
             raise EntryError(Reason.ENTRY_EXPIRED, detail)
+        else:
+            return None
+        return f"this host's clock says {wrong}: no age can be told, and the entry counts as young"
 
-    def nearest(self, factors: dict[str, Value]) -> str | None:
-        """What a log says of a miss. It only informs, so it is given little time."""
+    def absence(self, factors: dict[str, Value]) -> str:
+        """What a log says of a miss: where was looked, and what lies there. It only informs, so it has little time."""
         deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
-        return explain.in_brief(factors, self._store, lambda: self._clock.monotonic_ns() > deadline)
+
+        def enough() -> bool:
+            return self._clock.monotonic_ns() > deadline
+
+        told = self._store.whereabouts(enough), explain.in_brief(factors, self._store, enough)
+        return "; ".join(filter(None, told))
 
     def clear(self, error: EntryError) -> None:
         """Take a damaged entry out of the way."""
@@ -99,7 +119,7 @@ class Keeper:
     def accepted(self, readings: Sequence[Reading]) -> None:
         """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
         assert self._profile is not None
-        history = self._history.with_acceptance(self._now(), self._profile, readings, self._disagreement_limit)
+        history = self._history.with_acceptance(self._now(), self._profile, readings, self._limits)
         if history != self._history:
             self._write(history)
 
@@ -117,20 +137,20 @@ class Keeper:
         recorded = recording.record(
             samples, self._plan, self._settings.thresholds, engine=engine, factors=factors, conditions=known
         )
-        data, limit = entry.encode(recorded), self._disagreement_limit
+        data, limits = entry.encode(recorded), self._limits
         before = self._history.with_replaced(self._tried)
-        history = before.with_calibration(self._now(), recorded.profile, limit, stored=False)
-        unstable = self._profile and history.keeps(self._profile, limit)
+        history = before.with_calibration(self._now(), recorded.profile, limits, stored=False)
+        unstable = self._profile and history.keeps(self._profile, limits)
         # Where no entry was tried there is nothing that would be replaced in turn.
         if self._tried is not None or self._settings.mode == "record":
-            unstable = unstable or history.unstable(limit)
+            unstable = unstable or history.unstable(limits.max_regret)
         try:
             if unstable:
                 raise ProfileError(unstable, Reason.MACHINE_UNSTABLE)
             if in_turn := history.in_turn(self._settings.quarantine or DEFAULT_ROW):
                 raise ProfileError(in_turn, Reason.MACHINES_DIFFER)
             said = self._store.put(recorded.digest, data)
-            history = before.with_calibration(self._now(), recorded.profile, limit, stored=True)
+            history = before.with_calibration(self._now(), recorded.profile, limits, stored=True)
             history = msgspec.structs.replace(history, stored=sha256(data).hexdigest())
         finally:
             self._write(history)

@@ -172,9 +172,9 @@ class Boot:
         try:
             data = given.store.get(digest)
             if data is None:
-                return self._miss(Reason.ABSENT, self._keeper.nearest(self.found.factors or {})), None
+                return self._miss(Reason.ABSENT, self._keeper.absence(self.found.factors or {})), None
             self.position.step = Step.DECODE
-            self._keeper.check(data, self._take(data, digest))
+            self.found.note = self._keeper.check(data, self._take(data, digest))
         except StoreError as error:
             return self._miss(error.reason, error.detail), None
         except EntryError as error:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from warmcurve.cli.diff import as_rows, grouped
-from warmcurve.cli.location import open_reports, open_store, store_option
+from warmcurve.cli.location import misplaced_words, note_misplaced, open_reports, open_store, store_option
 from warmcurve.cli.ls import short_length
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
 from warmcurve.cli.reports import HINT, FoundReport, Regret, Report, last_miss, named_report, stored_reports
@@ -89,6 +89,7 @@ def explain_command(file: Path | None, directory: Path | None, *, as_json: bool)
     else:
         store.list()
         note(f"no miss is reported in {clean(store.directory)}: no boot has left a report, or all of them were hits")
+        note_misplaced(store)
     if unreadable:
         note(f"not read, since damaged or unsafe: {', '.join(clean(path) for path in unreadable)}")
 
@@ -144,7 +145,8 @@ def _document(store: DirectoryStore, explanation: Explanation | None, unreadable
             }
             for each in neighbours
         ]
-    document(store=str(store.directory), unreadable=[str(path) for path in unreadable], **fields)
+    fields |= {"unreadable": [str(path) for path in unreadable], "misplaced": [str(each) for each in store.misplaced()]}
+    document(store=str(store.directory), **fields)
 
 
 def _page(explanation: Explanation) -> Iterator[str]:
@@ -159,7 +161,9 @@ def _page(explanation: Explanation) -> Iterator[str]:
     if neighbours:
         yield f"Nearest of {explanation.others} other{'s' * (explanation.others > 1)}, entry -> boot:"
     elif report.is_miss and report.factors is not None and not explanation.found and report.cause not in _MODES:
-        yield "No other entry is stored that it could be compared with."
+        yield f"No other entry is stored in {clean(explanation.store.directory)} that it could be compared with."
+    if report.cause == Reason.ABSENT and (found := misplaced_words(explanation.store)):
+        yield found
     length = short_length([each.stored.digest for each in neighbours])
     for each in neighbours:
         yield ""
@@ -198,6 +202,8 @@ def _head(explanation: Explanation) -> dict[str, str]:
         "missed": report.cause and _meant(report.cause, _text(meanings[report.cause])),
         "reason": report.reason and _meant(report.reason, _text(meanings[report.reason])),
         "detail": report.met,
+        "note": report.note,
+        "time": report.time,
         "regret": report.regret and _regret(report.regret),
         "to do": " ".join(explanation.remedies()),
     }

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from warmcurve.boot.settings import Settings
+from warmcurve.cli.output import clean, note
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
 from warmcurve.reporting.report import ReportDirectory
+from warmcurve.storage.entry import SCHEMA
 from warmcurve.storage.history import HistoryDirectory
 from warmcurve.storage.store import DirectoryStore
 
@@ -58,6 +60,18 @@ def open_store(directory: Path | None) -> DirectoryStore:
         except OSError:
             pass  # The store itself says what is wrong with it.
     return DirectoryStore(directory or default_directory(os.environ), trust_group=settings.trust_group)
+
+
+def misplaced_words(store: DirectoryStore) -> str:
+    """Where entries lie that no boot looks at, and what to do about it; nothing where none do."""
+    found, entries = store.misplaced(), store.directory / f"v{SCHEMA}"
+    where = ", ".join(clean(path) for path in found)
+    return f"entries lie in {where}, where no boot looks: they belong into {clean(entries)}" if found else ""
+
+
+def note_misplaced(store: DirectoryStore) -> None:
+    if found := misplaced_words(store):
+        note(found)
 
 
 def open_reports(store: DirectoryStore) -> ReportDirectory:

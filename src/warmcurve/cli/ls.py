@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from warmcurve.cli.inspection import Inspection, inspect_store
-from warmcurve.cli.location import open_store, store_option
+from warmcurve.cli.location import note_misplaced, open_store, store_option
 from warmcurve.cli.machines import Machine, Machines
 from warmcurve.cli.output import clean, document, json_option, note
 from warmcurve.cli.table import NOTHING, Column, table
@@ -81,11 +81,15 @@ def ls_command(directory: Path | None, *, as_json: bool) -> None:
     if as_json:
         entries = [msgspec.to_builtins(listed) for listed in rows]
         unreadable = [str(path) for path in machines.unreadable]
-        document(store=str(store.directory), set_aside=aside, entries=entries, unreadable=unreadable)
+        elsewhere = [str(path) for path in store.misplaced()]
+        document(
+            store=str(store.directory), set_aside=aside, entries=entries, unreadable=unreadable, misplaced=elsewhere
+        )
     elif rows:
         click.echo(_table(rows))
     if not rows:
         note(f"no entries in {clean(store.directory)} yet: the first boot of a configuration stores one")
+        note_misplaced(store)
     if aside:
         note(f"{aside} damaged {'file was' if aside == 1 else 'files were'} set aside (*.bad-*)")
     machines.note_unreadable()

@@ -12,8 +12,17 @@ from warmcurve.cli.location import open_histories
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.table import NOTHING, Column, table
 from warmcurve.curves.profile import CostProfile
+from warmcurve.curves.sentinel import Limits
 from warmcurve.errors import StoreError
-from warmcurve.storage.history import Calibration, History, State, disagreement, disagreement_limit, loss_bound
+from warmcurve.storage.history import (
+    Calibration,
+    History,
+    State,
+    differs,
+    disagreement,
+    disagreement_limits,
+    loss_bound,
+)
 from warmcurve.storage.store import DirectoryStore
 
 
@@ -72,18 +81,18 @@ class Machines:
         return tuple(self._machine(history, path, item) for path, history in kept if history)
 
     def _machine(self, history: History, path: Path, item: Inspection) -> Machine:
-        limit = disagreement_limit(self._settings.limits.max_regret)
+        limits = disagreement_limits(self._settings.limits)
         checksum, profile = item.checksum or "", item.entry.profile if item.entry else None
-        kept = profile is not None and history.of_a_state(profile, limit)
+        kept = profile is not None and history.of_a_state(profile, limits)
         return Machine(
             history,
             path,
-            tuple(_compared(history.calibrations, limit)),
-            tuple(_stayed(state, profile, limit) for state in history.states),
+            tuple(_compared(history.calibrations, limits.max_regret)),
+            tuple(_stayed(state, profile, limits) for state in history.states),
             kept=kept,
             rejects=any(each.entry == checksum for each in history.rejected[-1:]),
             quarantined=history.quarantines(checksum, self._settings.quarantine) and not kept,
-            unstable=history.flips() or history.unstable(limit),
+            unstable=history.flips() or history.unstable(limits.max_regret),
         )
 
     def note_unreadable(self) -> None:
@@ -98,10 +107,10 @@ def _compared(calibrations: tuple[Calibration, ...], limit: float) -> Iterator[C
         yield Compared(calibration, loss_bound(*pair), disagreement(*pair, limit))
 
 
-def _stayed(state: State, entry: CostProfile | None, limit: float) -> Stayed:
+def _stayed(state: State, entry: CostProfile | None, limits: Limits) -> Stayed:
     if entry is None:
         return Stayed(state)
-    return Stayed(state, loss_bound(entry, state.profile), disagreement(entry, state.profile, limit))
+    return Stayed(state, loss_bound(entry, state.profile), differs(entry, state.profile, limits))
 
 
 def page(machine: Machine) -> Iterator[str]:

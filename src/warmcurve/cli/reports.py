@@ -8,9 +8,10 @@ import msgspec
 
 from warmcurve.cli.inspection import read_file
 from warmcurve.cli.output import Unreadable
+from warmcurve.durations import in_words
 from warmcurve.errors import FactorError, StoreError
 from warmcurve.outcome import Outcome, Reason
-from warmcurve.reporting.report import MAX_BYTES, ReportDirectory
+from warmcurve.reporting.report import MAX_BYTES, ReportDirectory, time_saved
 from warmcurve.storage.fingerprint import fingerprint
 
 HINT: Final = "Name a JSON file of the store's reports/ directory, or a copy of one."
@@ -43,6 +44,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     missed: str | None = None
     detail: str | None = None
+    note: str | None = None
+    calibration_runs: int = 0
+    calibration_ms: float | None = None
+    recorded_ms: float | None = None
     digest: str | None = None
     regret: Regret | None = None
     factors: dict[str, Any] | None = None
@@ -51,6 +56,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_miss(self) -> bool:
         return self.outcome not in (None, Outcome.REUSED)
+
+    @property
+    def time(self) -> str | None:
+        """How long it took to have curves in place, and what a reuse saved, in words."""
+        if not self.calibration_ms:
+            return None
+        took = in_words(max(0.0, self.calibration_ms / 1e3))
+        if self.calibration_runs or self.is_miss:
+            return f"{took}, with {self.calibration_runs} runs of the calibration"
+        saved = time_saved(self.recorded_ms, self.calibration_ms)
+        return f"{took}, {saved} of the calibration that recorded the entry" if saved else took
 
     @property
     def cause(self) -> str | None:

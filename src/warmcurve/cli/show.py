@@ -17,6 +17,7 @@ from warmcurve.cli.machines import Machines
 from warmcurve.cli.output import clean, document, json_option
 from warmcurve.cli.table import Column, table
 from warmcurve.curves.profile import CostCurve, CostProfile
+from warmcurve.durations import in_words
 from warmcurve.storage.entry import Entry
 from warmcurve.storage.store import DirectoryStore
 
@@ -93,6 +94,7 @@ def _page(entry: Entry, item: Inspection) -> Iterator[str]:
             "path": str(item.path),
             "engine": entry.engine,
             "measured": f"{protocol.statistic} of {protocol.replays} replays, in {protocol.unit}",
+            "took": _took(entry),
             "captured": f"{len(profile.captured())} sizes up to {profile.capture_limit} tokens",
             "lookup": f"{protocol.lookup_captured} where captured, {protocol.lookup_tail} above",
             "two": f"{two['replays']} replays, at most {_rounded(two['at_most_ms'])} ms",
@@ -108,6 +110,12 @@ def _page(entry: Entry, item: Inspection) -> Iterator[str]:
     yield "\nDraft cost by requests"
     # As the curve itself: a step that is no full graph does not price the drafter.
     yield _curve(profile.draft, ((s.requests, s.draft_ms) for s in profile.samples if s.full_graph))
+
+
+def _took(entry: Entry) -> str:
+    """The calibration, in words."""
+    ms = entry.conditions.get("calibration_ms")
+    return f"{in_words(ms / 1e3)} to calibrate" if isinstance(ms, float) and ms >= 0 else "a time that is not recorded"
 
 
 def _sentinels(profile: CostProfile) -> dict[str, dict[str, Any]]:

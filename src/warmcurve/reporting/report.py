@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from warmcurve.curves.sentinel import Evidence, Limits
+from warmcurve.durations import in_words
 from warmcurve.errors import StoreError
 from warmcurve.outcome import MEANINGS, Outcome, Reason, Step
 from warmcurve.printable import printable
@@ -60,7 +61,8 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later; where
     a report is `shortened` they are left out.
     `expected_ms` is what one round of the sentinels costs by the stored curves. `regret` compares stored curves with
-    those of a calibration that ran nevertheless. `unreviewed` names factors of an engine newer than those reviewed,
+    those of a calibration that ran nevertheless. `note` says what else a person should know.
+    `unreviewed` names factors of an engine newer than those reviewed,
     which count. `vote` is null for a world of one.
     """
 
@@ -76,6 +78,7 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None
     missed: Reason | None
     detail: str | None = None
+    note: str | None = None
     step: Step | None = None
     digest: str | None = None
     entry: str | None = None
@@ -119,11 +122,20 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
         }
         words = [f"warmcurve: {self.outcome}"]
         words += [f"{name}={value}" for name, value in fields.items() if value is not None]
-        if self.detail:
-            words.append(f"({printable(' '.join(self.detail.split()))[:400]})")
+        saved = time_saved(self.recorded_ms, self.calibration_ms) if self.outcome is Outcome.REUSED else None
+        told = [printable(" ".join(text.split()))[:400] for text in (saved, self.note, self.detail) if text]
+        if told:
+            words.append(f"({'; '.join(told)})")
         if self.reason and self.outcome is Outcome.UNRECORDED:
             words.append(f"- {MEANINGS[self.reason].remedy}")
         return " ".join(words)
+
+
+def time_saved(recorded_ms: float | None, calibration_ms: float | None) -> str | None:
+    """What a boot saved that reused curves, in words, or None: the time of the recorded calibration less its own."""
+    if recorded_ms is None or calibration_ms is None or recorded_ms <= calibration_ms:
+        return None
+    return f"saved {in_words((recorded_ms - calibration_ms) / 1e3)}"
 
 
 class ReportDirectory:

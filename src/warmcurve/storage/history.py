@@ -7,10 +7,11 @@
 - Of three admitted calibrations in a row each disagrees with the one before it: the machine is unstable. What it
   measures then is used for the boot and not stored, else every boot would store the curves that the next one turns
   down. Stored curves that held count as a calibration where their sentinels contradict the last one.
-- Calibrations that agree are of one state of the machine. A machine that came back to an earlier state twice goes back
-  and forth between its states, however long it stays in each. An entry of one of them stays where it is, though it does
-  not hold in the others, and is in no quarantine. It is replaced once the machine has changed: three calibrations in a
-  row are of a state that is new, or twice as many as the machine came back before, at most sixteen, of one that is not.
+- Calibrations that agree, within the scale that sentinels allow, are of one state of the machine. A machine that came
+  back to an earlier state twice goes back and forth between its states, however long it stays in each. An entry of
+  one of them stays where it is, though it does not hold in the others, and is in no quarantine. It is replaced once
+  the machine has changed: three calibrations in a row are of a state that is new, or twice as many as the machine
+  came back before, at most sixteen, of one that is not.
 - Another machine put an entry that does not hold here in the place of this one's, and again after that had been
   replaced: two machines store in turn. This one stops, until the same entry was turned down for a row of boots.
 
@@ -109,24 +110,22 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kept = [*before, msgspec.structs.replace(rejection, detail=detail)][-REJECTIONS:]
         return msgspec.structs.replace(self, rejected=tuple(kept))
 
-    def with_acceptance(
-        self, at: str, profile: CostProfile, readings: Sequence[Reading], max_regret: float
-    ) -> "History":
-        """A stored profile that held. Where what its sentinels measured disagrees with the last calibration the
-        machine's costs have changed back, which counts as if the profile had been measured.
+    def with_acceptance(self, at: str, profile: CostProfile, readings: Sequence[Reading], limits: Limits) -> "History":
+        """A stored profile that held. Where its sentinels would have turned down the last calibration the machine's
+        costs have changed back, which counts as if the profile had been measured.
 
         That the two profiles differ says nothing of the machine: at the sizes that were looked at both may hold.
         """
         held = msgspec.structs.replace(self, rejected=(), replaced=0)
         last = self.calibrations[-1].profile if self.calibrations else profile
-        if disagreement(last, profile, max_regret) and _contradicts(readings, last, max_regret):
-            return held.with_calibration(at, profile, max_regret, stored=True)
+        if differs(last, profile, limits) and _contradicts(readings, last, limits):
+            return held.with_calibration(at, profile, limits, stored=True)
         return held
 
-    def with_calibration(self, at: str, profile: CostProfile, max_regret: float, *, stored: bool) -> "History":
+    def with_calibration(self, at: str, profile: CostProfile, limits: Limits, *, stored: bool) -> "History":
         bare = CostProfile(profile.verify, profile.draft, profile.capture_limit, ())
         kept = (*self.calibrations, Calibration(at, bare, stored))[-_CALIBRATIONS:]
-        return _visited(msgspec.structs.replace(self, calibrations=kept), at, bare, max_regret)
+        return _visited(msgspec.structs.replace(self, calibrations=kept), at, bare, limits)
 
     def flips(self) -> str | None:
         """Between how many states the machine goes back and forth, in words, or None."""
@@ -136,20 +135,20 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"this machine has {len(self.states)} steady states, and came back to an earlier one {self.returns} times"
         )
 
-    def of_a_state(self, entry: CostProfile, max_regret: float) -> bool:
+    def of_a_state(self, entry: CostProfile, limits: Limits) -> bool:
         """Whether an entry is of one of the states between which the machine goes back and forth."""
-        agrees = any(not disagreement(entry, state.profile, max_regret) for state in self.states)
+        agrees = any(not differs(entry, state.profile, limits) for state in self.states)
         return agrees and self.flips() is not None
 
-    def keeps(self, entry: CostProfile, max_regret: float) -> str | None:
+    def keeps(self, entry: CostProfile, limits: Limits) -> str | None:
         """Why the last calibration is not to take the place of an entry that does not hold, or None: the entry is of
         another of the states between which the machine goes back and forth.
 
         It is replaced once the machine stays: for twice as many calibrations in a row as it came back before.
         """
-        if self.row >= min(2 * self.returns, SETTLED) or not self.of_a_state(entry, max_regret):
+        if self.row >= min(2 * self.returns, SETTLED) or not self.of_a_state(entry, limits):
             return None
-        change = disagreement(entry, self.states[-1].profile, max_regret)
+        change = differs(entry, self.states[-1].profile, limits)
         return change and f"{self.flips()}; the stored entry is of another than now, {change}"
 
     def with_replaced(self, tried: str | None) -> "History":
@@ -184,11 +183,11 @@ class Histories(Protocol):
         """Raises `StoreError`."""
 
 
-def disagreement_limit(max_regret: float) -> float:
-    """From which bound on calibrations disagree. No less than the default policy's: two calibrations have the noise of
-    two, and a sweep's own limit is for medians of twelve replays.
+def disagreement_limits(limits: Limits) -> Limits:
+    """Beyond which calibrations disagree. The loss is no less than the default policy's: two calibrations have the
+    noise of two, and a sweep's own limit is for medians of twelve replays.
     """
-    return max(max_regret, Limits().max_regret)
+    return msgspec.structs.replace(limits, max_regret=max(limits.max_regret, Limits().max_regret))
 
 
 def loss_bound(old: CostProfile, new: CostProfile) -> float | None:
@@ -205,19 +204,26 @@ def loss_bound(old: CostProfile, new: CostProfile) -> float | None:
 def disagreement(old: CostProfile, new: CostProfile, max_regret: float) -> str | None:
     """Whether planning with one could lose more than `max_regret` where the other is true; in words, or None."""
     bound = loss_bound(old, new)
-    if bound is None or bound <= max_regret:
-        return None
+    return None if bound is None or bound <= max_regret else f"a loss of up to {bound:.1%}: {_change(old, new)}"
+
+
+def differs(old: CostProfile, new: CostProfile, limits: Limits) -> str | None:
+    """Whether sentinels turn down one where the other is true: it disagrees, or all costs are of another scale. In
+    words, or None.
+    """
     verify, draft = _ratios(old, new)
-    comparable = _comparable((*verify.values(), *draft.values()))
-    change = moved(verify, draft) if comparable else "times too short or too long to be compared"
-    return f"a loss of up to {bound:.1%}: {change}"
+    ratios = (*verify.values(), *draft.values())
+    if told := disagreement(old, new, limits.max_regret):
+        return told
+    if not ratios or limits.scale_low <= min(ratios) <= max(ratios) <= limits.scale_high:
+        return None
+    return f"another scale: {_change(old, new)}"
 
 
-def _visited(history: History, at: str, profile: CostProfile, max_regret: float) -> History:
+def _visited(history: History, at: str, profile: CostProfile, limits: Limits) -> History:
     """With a calibration more in the state that its profile agrees with best, or in a new one."""
-    bounds = [loss_bound(state.profile, profile) or 0.0 for state in history.states]
-    best = min(range(len(bounds)), key=bounds.__getitem__, default=None)
-    known = history.states[best] if best is not None and bounds[best] <= max_regret else None
+    like = [state for state in history.states if not differs(state.profile, profile, limits)]
+    known = min(like, key=lambda state: loss_bound(state.profile, profile) or 0.0, default=None)
     others = [state for state in history.states if state is not known]
     # The last profile is the machine's state as it is now; the first may be years old.
     now = State(profile, known.first if known else at, at, known.times + 1 if known else 1)
@@ -226,6 +232,12 @@ def _visited(history: History, at: str, profile: CostProfile, max_regret: float)
     if now.times == row >= CHANGED:
         others, returns = [], 0
     return msgspec.structs.replace(history, states=(*others, now)[-_STATES:], row=row, returns=returns)
+
+
+def _change(old: CostProfile, new: CostProfile) -> str:
+    verify, draft = _ratios(old, new)
+    comparable = _comparable((*verify.values(), *draft.values()))
+    return moved(verify, draft) if comparable else "times too short or too long to be compared"
 
 
 def _ratios(old: CostProfile, new: CostProfile) -> tuple[dict[int, float], dict[int, float]]:
@@ -239,14 +251,17 @@ def _common(old: CostCurve, new: CostCurve) -> dict[int, float]:
     return {size: measured / ms for size, ms in old.points() if (measured := new.at(size)) is not None}
 
 
-def _contradicts(readings: Sequence[Reading], profile: CostProfile, max_regret: float) -> bool:
-    """Whether planning with this profile could lose more where the costs are those of the sentinels."""
+def _contradicts(readings: Sequence[Reading], profile: CostProfile, limits: Limits) -> bool:
+    """Whether these sentinels would have turned down the profile."""
     ratios = []
     for reading in readings:
         verify = reading.verify_ms, profile.verify.at(reading.tokens)
         draft = reading.draft_ms, profile.draft.at(reading.requests)
         ratios += [measured / ms for measured, ms in (verify, draft) if measured is not None and ms is not None]
-    return bool(ratios) and 1 - min(ratios) / max(ratios) > max_regret
+    if not ratios:
+        return False
+    low, high = min(ratios), max(ratios)
+    return 1 - low / high > limits.max_regret or not limits.scale_low <= low <= high <= limits.scale_high
 
 
 def _comparable(ratios: Collection[float]) -> bool:

@@ -9,9 +9,11 @@ A store never interprets what it keeps: `entry.py` checks the bytes at every rea
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from warmcurve.storage.elsewhere import misplaced
 from warmcurve.storage.entry import MAX_BYTES, SCHEMA
 from warmcurve.storage.files import Directory
 
@@ -45,6 +47,11 @@ class Store(Protocol):
     def describe(self, digest: str) -> str:
         """Where the entry is or would be, for a person."""
 
+    def whereabouts(self, enough: Callable[[], bool]) -> str:
+        """Where entries are looked for, and where some lie that are not looked at, for a person. It searches only until
+        there is `enough`, and never raises `StoreError`.
+        """
+
 
 class DirectoryStore:
     """Entries as files of one directory, private to its user: mode 0600 in directories of mode 0700.
@@ -77,6 +84,14 @@ class DirectoryStore:
 
     def describe(self, digest: str) -> str:
         return str(self._entries.path / _name(digest))
+
+    def whereabouts(self, enough: Callable[[], bool] = lambda: False) -> str:
+        elsewhere = ", ".join(str(path) for path in self.misplaced(enough))
+        return f"looked in {self._entries.path}{elsewhere and f'; entries lie in {elsewhere}, where no boot looks'}"
+
+    def misplaced(self, enough: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
+        """Where entries lie that no boot looks at, as after a copy to the wrong level."""
+        return misplaced(self._entries.path, enough)
 
 
 def check_digest(digest: str) -> str:

@@ -76,3 +76,10 @@ class StoreContract:
         """Different entries are described by different texts, whether or not they are there."""
         assert _A in store.describe(_A)
         assert store.describe(_A) != store.describe(_B)
+
+    def test_whereabouts_are_told(self, store: Store) -> None:
+        """Whether or not there are entries, and however little time there is."""
+        for _ in range(2):
+            assert store.whereabouts(lambda: False).startswith("looked in ")
+            assert store.whereabouts(lambda: True).startswith("looked in ")
+            store.put(_A, b"1")

@@ -1,5 +1,7 @@
 """Stores in memory: one that is perfect, one that fails when told."""
 
+from collections.abc import Callable
+
 from warmcurve.errors import StoreError
 from warmcurve.storage.history import History
 from warmcurve.storage.store import check_digest
@@ -33,6 +35,9 @@ class MemoryStore:
 
     def describe(self, digest: str) -> str:
         return f"memory:{check_digest(digest)}"
+
+    def whereabouts(self, enough: Callable[[], bool] = lambda: False) -> str:  # noqa: ARG002  nothing is searched
+        return "looked in memory"
 
 
 class FaultStore(MemoryStore):
