@@ -9,11 +9,12 @@ import click
 import msgspec
 
 from warmcurve.cli.diff import as_rows, grouped
+from warmcurve.cli.layout import aligned, output_width, wrap
 from warmcurve.cli.location import open_reports, open_store, store_option
 from warmcurve.cli.ls import short_length
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
+from warmcurve.cli.progress import Progress
 from warmcurve.cli.reports import HINT, FoundReport, Regret, Report, last_miss, named_report, stored_reports
-from warmcurve.cli.show import aligned
 from warmcurve.outcome import MEANINGS, OUTCOMES, Meaning, Outcome, Reason
 from warmcurve.reporting.explain import Neighbour, nearest, survey
 from warmcurve.storage.fingerprint import fingerprint
@@ -76,8 +77,9 @@ Examples:
 def explain_command(file: Path | None, directory: Path | None, *, as_json: bool) -> None:
     """Explain the last miss: what it means, what to do, and how the nearest entries differ.
 
-    Without REPORT, the newest report in the store of a boot that reused nothing. A REPORT may lie anywhere. The nearest
-    entries are those that share most factors with the boot; what is said of a factor is the entry's -> the boot's.
+    Without REPORT the command takes the newest report in the store of a boot that reused nothing. A REPORT may lie
+    anywhere. The nearest entries are those that share most factors with the boot. A line has the value of the entry, an
+    arrow, and the value of the boot.
     """
     store = open_store(directory)
     miss, unreadable = (_named(file), []) if file else _last(store)
@@ -115,7 +117,8 @@ def _explanation(store: DirectoryStore, miss: FoundReport) -> Explanation:
     report, factors = miss.report, miss.report.factors
     cause = report.cause or report.reason or ""
     found = cause.startswith(_FOUND)
-    entries = survey(store)
+    with Progress() as progress:
+        entries = survey(store, enough=progress.step)
     own = report.digest if factors is None else fingerprint(factors)
     others = [entry for entry in entries if entry.digest != own]
     explained = found or cause in _MODES or not report.is_miss
@@ -152,7 +155,7 @@ def _page(explanation: Explanation) -> Iterator[str]:
     yield from aligned(_head(explanation))
     yield ""
     if verdict := _verdict(explanation):
-        yield verdict
+        yield from wrap(verdict, output_width())
     if explanation.stored and {report.cause, report.reason} & _REMEMBERED:
         words = shlex.join((report.digest or "", "--store", clean(explanation.store.directory)))
         yield f"What each machine remembers of the entry: warmcurve show {words}"
@@ -232,10 +235,11 @@ def _text(meaning: Meaning | None) -> str | None:
 def _neighbour(explanation: Explanation, neighbour: Neighbour, length: int) -> Iterator[str]:
     digest, recorded, differ = neighbour.stored.digest, neighbour.stored.recorded_at, len(neighbour.differences)
     equal = f"{neighbour.equal} factors equal, {differ} {'differs' if differ == 1 else 'differ'}"
-    yield f"{digest[:length]}  {equal}{f', recorded {recorded:%Y-%m-%d %H:%M}' if recorded else ''}"
+    when = f", recorded {recorded:%Y-%m-%d %H:%M}" if recorded else ""
+    yield from wrap(f"{digest[:length]}  {equal}{when}", output_width(), "  ")
     lines = list(grouped(neighbour.differences, "  "))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
-        # Paths, since a digest alone is looked for in the default store.
+        # Paths, since a digest alone is looked for in the default store. One line however long, to be copied.
         paths = shlex.join(clean(path) for path in (explanation.store.describe(digest), explanation.path))
         yield f"  ... all of them: warmcurve diff {paths}"
