@@ -67,13 +67,15 @@ def aligned(fields: Mapping[str, Any], indent: str = "", width: int | None = Non
 
 class Field(NamedTuple):
     """A column of fixed width, for rows that are printed before the next one is known. Of several columns that do not
-    fit, the one with the largest `drop` goes first; one with 0 always stays.
+    fit, the one with the largest `drop` goes first; one with 0 always stays. Where there is room, a column may grow to
+    `most`.
     """
 
     title: str
     width: int
     right: bool = False
     drop: int = 0
+    most: int = 0
 
 
 def fitting(fields: tuple[Field, ...], width: int) -> tuple[Field, ...]:
@@ -81,6 +83,9 @@ def fitting(fields: tuple[Field, ...], width: int) -> tuple[Field, ...]:
     kept = list(fields)
     while _total(kept) > width and any(field.drop for field in kept):
         kept.remove(max(kept, key=lambda field: field.drop))
+    for index, field in enumerate(kept):
+        spare = max(0, width - _total(kept))
+        kept[index] = field._replace(width=max(field.width, min(field.most, field.width + spare)))
     last = kept[-1]
     kept[-1] = last._replace(width=max(1, last.width + width - _total(kept)))
     return tuple(kept)

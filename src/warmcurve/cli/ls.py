@@ -168,13 +168,13 @@ def columns(length: int) -> tuple[Field, ...]:
     return (
         Field("digest", length),
         Field("state", 16),
-        Field("engine", 12, drop=3),
+        Field("engine", 12, drop=3, most=24),
         Field("verify", 6, right=True, drop=6),
         Field("draft", 5, right=True, drop=7),
         Field("captured", 8, right=True, drop=5),
         Field("recorded (UTC)", 16, drop=4),
         Field("age", 4, right=True),
-        Field("host", 10, drop=2),
+        Field("host", 10, drop=2, most=32),
         Field("bytes", 7, right=True, drop=8),
         Field("machines", 16, drop=1),
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from warmcurve.cli import machines
 from warmcurve.cli.inspection import Inspection, inspect_entry
-from warmcurve.cli.layout import aligned, output_width
+from warmcurve.cli.layout import aligned, output_width, wrap
 from warmcurve.cli.location import open_store, store_option
 from warmcurve.cli.machines import Machines
 from warmcurve.cli.output import clean, document, json_option
@@ -128,7 +128,8 @@ def _curves(profile: CostProfile) -> Iterator[str]:
     limit = profile.capture_limit
     marks = marks_for(sys.stdout.encoding)
     tail = f" (captured up to {limit}, at {marks.limit})" if limit < profile.verify.sizes[-1] else ""
-    yield f"\nVerify cost in ms, by target tokens{tail}"
+    yield ""
+    yield from wrap(f"Verify cost in ms, by target tokens{tail}", output_width())
     yield from plot(profile.verify.points(), output_width(), captured=limit, marks=marks)
     yield ""
     yield from _rows(profile.verify, ((sample.tokens, sample.verify_ms) for sample in profile.samples))
@@ -145,7 +146,9 @@ def _factors(factors: Mapping[str, Any], opened: str | None) -> Iterator[str]:
     for name, text in sorted(found.items()):
         sections[explain.section(name)][name] = text
     if opened is None:
-        yield f"\nFactors: {len(found)} in {len(sections)} sections; --factors prints them, --factors SECTION some"
+        yield ""
+        text = f"Factors: {len(found)} in {len(sections)} sections; --factors prints them, --factors SECTION some"
+        yield from wrap(text, output_width())
         yield from aligned({name: len(members) for name, members in sections.items()}, "  ")
         return
     chosen = {
@@ -154,9 +157,8 @@ def _factors(factors: Mapping[str, Any], opened: str | None) -> Iterator[str]:
     }
     if not any(chosen.values()):
         known = ", ".join(clean(name) for name in sections)
-        raise click.BadParameter(
-            f"no factor begins with {clean(opened)!r}; the sections are {known}.", param_hint=_OPTION
-        )
+        problem = f"no factor begins with {clean(opened)!r}; the sections are {known}."
+        raise click.BadParameter(problem, param_hint="--factors")
     yield "\nFactors"
     for section, members in chosen.items():
         if members:

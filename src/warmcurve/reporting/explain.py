@@ -130,11 +130,6 @@ def section(factor: str) -> str:
     return match[0]
 
 
-def line(difference: Difference) -> str:
-    """`speculation.draft_tokens: 5 -> 7`, printable; long values are cut to where they differ."""
-    return f"{printable(difference.factor)}: {change(difference)}"
-
-
 def change(difference: Difference, width: int = WIDTH) -> str:
     """`5 -> 7`; a value that one side lacks is `absent`, where a text would stand in quotes."""
     sides = [_ABSENT if side is None else printable(side) for side in (difference.left, difference.right)]
