@@ -126,7 +126,12 @@ def test_histories_are_listed_once(
     for revision in "abcd":
         remember(record(revision), rejections=3)
     names, listed = history._names, []
-    monkeypatch.setattr(history, "_names", lambda directory: listed.append(directory) or names(directory))
+
+    def counted(directory: int) -> list[str]:
+        listed.append(directory)
+        return names(directory)
+
+    monkeypatch.setattr(history, "_names", counted)
     assert run("ls").stdout.count("quarantined on 1") == 4
     assert len(listed) == 1
 

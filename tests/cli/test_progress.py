@@ -37,7 +37,7 @@ def test_a_short_command_has_none() -> None:
     """It appears after a fifth of a second, and is written anew as often; without a total it only counts."""
     stream, now = Terminal(), 0.0
     with Progress(stream=stream, clock=lambda: now) as progress:
-        for _ in range(10):
-            now += 0.05
+        for _ in range(9):
+            now += 0.0625
             progress.step()
     assert stream.getvalue() == "\r4 entries\r8 entries\r\x1b[K"
