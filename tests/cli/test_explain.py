@@ -344,7 +344,7 @@ def test_an_expired_entry_is_explained_by_its_age(
     head = _head(text)
     assert head["missed"] == f"entry_expired: {MEANINGS[Reason.ENTRY_EXPIRED].text}"
     assert head["detail"] == "9 s ago"
-    assert text.endswith("\nThe reason says it all: no factor explains it.\n")
+    assert text.endswith("\nNo factor explains this miss: its reason does.\n")
 
 
 def test_the_last_miss_is_the_newest(factors: dict[str, Any], write: Write, run: Run) -> None:

@@ -315,7 +315,7 @@ TURNED_DOWN = {
     "in quarantine": (3, None, "quarantined: this entry was turned down 3 times in a row, and is not tried here"),
     "not yet": (2, None, "this entry was turned down 2 times in a row"),
     "once": (1, None, "this entry was turned down once in a row"),
-    "another": (4, "0" * 64, "the entry that was turned down lies here no more"),
+    "another": (4, "0" * 64, "the entry that was turned down is not here any more"),
 }
 
 

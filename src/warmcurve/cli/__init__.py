@@ -65,7 +65,7 @@ Exit codes: 0 ok, 1 a finding, 2 usage, 3 environment.""",
 )
 @click.version_option(__version__, prog_name="warmcurve")
 def main() -> None:
-    """Look at the stored cost curves of adaptive verification. No command changes an entry."""
+    """Look at the stored cost curves of adaptive verification. No command changes a stored entry."""
 
 
 main.add_command(compare_command)

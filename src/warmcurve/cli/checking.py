@@ -134,7 +134,10 @@ def in_order(
 
 def _checked(item: Inspection) -> Checked:
     entry = item.entry
-    outline = entry and Outline(entry.engine, msgspec.structs.replace(entry.profile, samples=()), entry.conditions)
+    outline = None
+    if entry:
+        bare = msgspec.structs.replace(entry.profile, samples=())
+        outline = Outline(entry.engine, bare, entry.conditions)
     remedy = item.error.hint() if item.error else None
     return Checked(item.path, item.digest, item.state, item.detail, remedy, outline, item.checksum)
 

@@ -1,4 +1,4 @@
-"""`warmcurve compare`: what planning with one entry's curves costs where the other's are true."""
+"""`warmcurve compare`: the throughput lost by planning with one entry's curves where the other's are true."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ Examples:
   warmcurve compare 3f9a 7065
   warmcurve compare 3f9a /mnt/image/entry.jsonl --within 0.02
   warmcurve compare 3f9a 7065 --json | jq .worst
-\b
+
 Exit codes: 0 at most --within is lost, 1 more, or they cannot be compared, 2 usage, 3 environment or not readable.""",
 )
 @click.argument("left", metavar="A")
@@ -78,13 +78,14 @@ def compare_command(
     *,
     as_json: bool,
 ) -> None:
-    """Print what planning with A's curves loses where B's are true, and the other way round.
+    """Print the loss of planning with the curves of another entry.
 
     A and B are each the digest of a stored entry or the file of an entry. The first four digits of a digest are enough
     if no other digest begins with them.
 
-    The loss is a share of the best throughput over a declared set of batches: sizes that double, seven ways in which
-    drafted tokens survive, no prompts. A factor common to all costs loses nothing. `diff` prints which factors differ.
+    "plan A, true B" is the share of throughput that is lost where the curves of B are true and a boot plans with those
+    of A. The batches are a declared set: sizes that double, seven ways in which drafted tokens survive, no prompts.
+    Costs that are all the same multiple of the others lose nothing. `diff` prints which factors differ.
     """
     try:
         from warmcurve.planning.workload import cases, request_counts

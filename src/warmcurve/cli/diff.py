@@ -42,7 +42,7 @@ Examples:
   warmcurve diff 3f9a /mnt/image/entry.jsonl
   warmcurve diff 3f9a reports/20300101T000000.000Z-node-1-123-ab12.json
   warmcurve diff 3f9a 7065 --json | jq -r '.differences[].factor'
-\b
+
 Exit codes: 0 equal factors, 1 different ones, 2 usage, 3 environment or not readable.""",
 )
 @click.argument("left", metavar="A")

@@ -75,7 +75,9 @@ Examples:
 @store_option
 @json_option
 def explain_command(file: Path | None, directory: Path | None, *, as_json: bool) -> None:
-    """Explain the last miss: what it means, what to do, and how the nearest entries differ.
+    """Explain why the last boot that reused nothing was a miss.
+
+    The command prints what the miss means, what to do, and how the nearest entries differ.
 
     Without REPORT the command takes the newest report in the store of a boot that reused nothing. A REPORT may lie
     anywhere. The nearest entries are those that share most factors with the boot. A line has the value of the entry, an
@@ -162,7 +164,7 @@ def _page(explanation: Explanation) -> Iterator[str]:
     if neighbours:
         yield f"Nearest of {explanation.others} other{'s' * (explanation.others > 1)}, entry -> boot:"
     elif report.is_miss and report.factors is not None and not explanation.found and report.cause not in _MODES:
-        yield "No other entry is stored that it could be compared with."
+        yield "No other entry is stored, so there is nothing to compare with."
     length = short_length([each.stored.digest for each in neighbours])
     for each in neighbours:
         yield ""
@@ -179,7 +181,7 @@ def _verdict(explanation: Explanation) -> str | None:
     if report.factors is None and not report.shortened:
         return "It kept no factors, so it cannot be compared with entries."
     if explanation.found:
-        return "The reason says it all: no factor explains it."
+        return "No factor explains this miss: its reason does."
     if explanation.stored and report.outcome == Outcome.RECORDED:
         return "This boot recorded its entry, which is still there: the same boot finds it now."
     if explanation.stored:

@@ -173,8 +173,8 @@ def columns(length: int) -> tuple[Field, ...]:
         Field("draft", 5, right=True, drop=7),
         Field("captured", 8, right=True, drop=5),
         Field("recorded (UTC)", 16, drop=4),
-        Field("age", 4, right=True),
-        Field("host", 10, drop=2, most=32),
+        Field("age", 5, right=True),
+        Field("host", 9, drop=2, most=32),
         Field("bytes", 7, right=True, drop=8),
         Field("machines", 16, drop=1),
     )

@@ -124,7 +124,7 @@ def page(machine: Machine) -> Iterator[str]:
     elif machine.rejects:
         yield f"this entry was turned down {_times(len(history.rejected))} in a row"
     elif history.rejected:
-        yield "the entry that was turned down lies here no more"
+        yield "the entry that was turned down is not here any more"
     if machine.calibrations:
         columns = (Column("calibrated"), Column("stored"), Column("against the one before"))
         yield table(columns, [_cells(each) for each in machine.calibrations])

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -52,9 +53,12 @@ def plot(
     columns = max(1, min(width - margin - 2, _WIDEST))
     places = {size: _place(size, sizes, columns) for size in sizes}
     costs = [_cost(_size_at(column, sizes, columns), points, captured) for column in range(columns)]
-    # A stored cost stands where its size is written.
+    # A stored cost stands where its size is written; of several in one column the largest.
+    stored: defaultdict[int, float] = defaultdict(float)
     for size, ms in points:
-        costs[places[size]] = ms
+        stored[places[size]] = max(stored[places[size]], ms)
+    for column, ms in stored.items():
+        costs[column] = ms
     lines = []
     for row in range(height):
         label = labels[0] if row == 0 else labels[1] if row * 2 == height else ""

@@ -57,7 +57,7 @@ Examples:
 @store_option
 @json_option
 def show_command(digest: str, opened: str | None, directory: Path | None, *, as_json: bool) -> None:
-    """Print one entry: its curves, its history on each machine, its conditions, and how many factors it has.
+    """Print one entry: curves, history, conditions, factors.
 
     DIGEST is the digest of the entry, or its first four digits or more, if no other digest begins with them.
 
