@@ -2,8 +2,8 @@
 
 usage: make bench-listing [ENTRIES=10000] [AGAINST=/path/to/another/checkout/src]
 
-The store is made first: entries of some 20 kB, as a vLLM of one device makes them, and for each a history of one
-machine. `first` is the time until the first row, `total` the time until the command ends. With AGAINST the same
+The store is made first: entries of some 20 kB, as a vLLM of one device makes them, and as many histories as a
+store keeps. `first` is the time until the first row, `total` the time until the command ends. With AGAINST the same
 commands run with that source too, and `ratio` is its time over ours.
 """
 
@@ -24,7 +24,7 @@ from warmcurve.boot.path import Boot
 from warmcurve.boot.settings import Settings
 from warmcurve.outcome import Reason
 from warmcurve.storage.entry import Entry, decode, encode
-from warmcurve.storage.history import History, Rejection
+from warmcurve.storage.history import KEPT, History, Rejection
 from warmcurve.testing import MemoryStore, ScriptedEngine
 
 COMMANDS = (("ls",), ("ls", "--check"), ("ls", "--json"), ("verify",))
@@ -62,6 +62,8 @@ def fill(directory: Path, count: int) -> int:
         data = encode(numbered)
         size = len(data)
         (entries / f"{numbered.digest}.jsonl").write_bytes(data)
+        if number >= KEPT:
+            continue
         rejection = Rejection("2030-01-01", sha256(data).hexdigest(), Reason.SENTINEL_SHAPE)
         name = f"{numbered.digest}-{sha256(MACHINE.encode()).hexdigest()[:16]}.json"
         (histories / name).write_bytes(msgspec.json.encode(History(MACHINE, (rejection,) * (number % 4))))

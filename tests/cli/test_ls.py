@@ -12,7 +12,7 @@ from warmcurve.cli import inspection
 from warmcurve.cli.ls import age, short_length
 from warmcurve.errors import StoreError
 from warmcurve.outcome import Reason
-from warmcurve.storage import history
+from warmcurve.storage.files import Directory
 from warmcurve.storage.store import DirectoryStore
 
 
@@ -125,15 +125,15 @@ def test_histories_are_listed_once(
     """Thousands of histories cost one listing of their directory, not one for each entry."""
     for revision in "abcd":
         remember(record(revision), rejections=3)
-    names, listed = history._names, []
+    names, listed = Directory.names, []
 
-    def counted(directory: int) -> list[str]:
-        listed.append(directory)
+    def counted(directory: Directory) -> tuple[str, ...]:
+        listed.append(directory.path.name)
         return names(directory)
 
-    monkeypatch.setattr(history, "_names", counted)
+    monkeypatch.setattr(Directory, "names", counted)
     assert run("ls").stdout.count("quarantined on 1") == 4
-    assert len(listed) == 1
+    assert listed.count("history") == 1
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 132])
