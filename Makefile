@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint clean overlay
+.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint bench-listing clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -79,6 +79,9 @@ bench-trust: .venv/.installed ## what a confirmed curve is worth: writes docs/tr
 bench-fingerprint: overlay ## what reading the factors of a live vLLM costs, and the import hook where nothing calibrates
 	@vllm=$$($(ENVIRONMENT))
 	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" bench/fingerprint.py 2>/dev/null | grep -v ' INFO \| WARNING '
+
+bench-listing: .venv/.installed ## ls and verify where a store has ENTRIES=10000; AGAINST=the src of another checkout
+	@.venv/bin/python bench/listing.py --entries "$(or $(ENTRIES),10000)" $(if $(AGAINST),--against "$(AGAINST)")
 
 clean: ## remove what was made in this directory, not vLLM's environment in the cache
 	@rm -rf build dist .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

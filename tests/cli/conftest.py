@@ -26,7 +26,10 @@ Remember = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
-    """The default location, where commands look when no test says otherwise; nothing of it exists yet."""
+    """The default location, where commands look when no test says otherwise; nothing of it exists yet. No line is
+    wrapped but where a test asks for it: a path of pytest's is long.
+    """
+    monkeypatch.setenv("COLUMNS", "2000")
     for name in ("SCALE_LOW", "SCALE_HIGH", "MAX_REGRET", "TRUST_GROUP", "QUARANTINE"):
         monkeypatch.delenv(f"WARMCURVE_{name}", raising=False)
     for name in ("WARMCURVE_STORE", "XDG_CACHE_HOME"):

@@ -351,7 +351,7 @@ def test_an_expired_entry_is_explained_by_its_age(
     head = _head(text)
     assert head["missed"] == f"entry_expired: {MEANINGS[Reason.ENTRY_EXPIRED].text}"
     assert head["detail"] == "9 s ago"
-    assert text.endswith("\nThe reason says it all: no factor explains it.\n")
+    assert text.endswith("\nNo factor explains this miss: its reason does.\n")
 
 
 def test_a_copy_at_the_wrong_level_is_told(

@@ -2,14 +2,17 @@
 
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Record, Remember, Run
 from tests.support import NO_FILE
+from warmcurve.cli import inspection
 from warmcurve.cli.ls import age, short_length
+from warmcurve.errors import StoreError
+from warmcurve.outcome import Reason
+from warmcurve.storage.files import Directory
 from warmcurve.storage.store import DirectoryStore
 
 
@@ -26,39 +29,126 @@ def test_a_row_says_what_an_entry_holds(store: DirectoryStore, record: Record, r
     assert result.exit_code == 0
     assert result.stderr == ""
     assert title.split() == [
-        *("digest", "state", "engine", "verify", "draft", "captured", "recorded", "(UTC)", "age", "host", "bytes")
+        *(
+            "digest",
+            "state",
+            "engine",
+            "verify",
+            "draft",
+            "captured",
+            "recorded",
+            "(UTC)",
+            "age",
+            "host",
+            "bytes",
+            "machines",
+        )
     ]
     cells = row.split()
-    assert cells[:8] == [digest[:12], "ok", "scripted", "8", "3", "16", "2030-01-01", "00:00"]
-    assert cells[9:] == ["node-1", size]
+    assert cells[:9] == [digest[:12], "not", "checked", "scripted", "8", "3", "16", "2030-01-01", "00:00"]
+    assert cells[10:] == ["node-1", size, "-"]
 
 
-def test_the_newest_comes_first(record: Record, run: Run) -> None:
-    """Rows are ordered by when the entries were recorded, not by digest."""
-    digests = [record(str(n), after_s=n * 60) for n in range(6)]
-    listed = [line.split()[0] for line in run("ls").stdout.splitlines()[1:]]
-    assert listed == [digest[:12] for digest in reversed(digests)]
+@pytest.mark.parametrize("check", [False, True])
+def test_the_last_written_comes_first(check: bool, store: DirectoryStore, record: Record, run: Run) -> None:
+    """Rows have the order of the times of the files, and by digest where those are equal; checked or not."""
+    digests = [record(str(n)) for n in range(6)]
+    for n, digest in enumerate(digests):
+        os.utime(_path(store, digest), (n // 2, n // 2))
+    listed = [line.split()[0] for line in run("ls", *["--check"] * check).stdout.splitlines()[1:]]
+    pairs = [sorted(digests[n : n + 2]) for n in (4, 2, 0)]
+    assert listed == [digest[:12] for pair in pairs for digest in pair]
 
 
-def test_a_damaged_entry_has_its_reason_for_a_state(store: DirectoryStore, record: Record, run: Run) -> None:
-    """Every entry is read in full, and one that would not be used says why; listing it is no failure."""
-    digest = record()
+def test_only_a_check_is_told_as_one(store: DirectoryStore, record: Record, run: Run) -> None:
+    """An entry whose payload was changed is not called ok without --check, and has its reason with it."""
+    digest, sound = record("a"), record("b")
     path = _path(store, digest)
     path.write_bytes(path.read_bytes().replace(b"node-1", b"node-2"))
+    for options, damaged, other in (((), "not checked", "not checked"), (("--check",), "entry_checksum", "ok")):
+        result = run("ls", *options, "--json")
+        states = {entry["digest"]: entry["state"] for entry in json.loads(result.stdout)["entries"]}
+        assert (result.exit_code, states) == (0, {digest: damaged, sound: other})
+
+
+DAMAGES = {
+    Reason.ENTRY_TRUNCATED: lambda data: data[:-10],
+    Reason.ENTRY_MALFORMED: lambda data: b"[]\n" + data,
+    Reason.ENTRY_SCHEMA: lambda data: data.replace(b'"schema":1', b'"schema":2', 1),
+    Reason.ENTRY_CHECKSUM: lambda data: data.replace(b'{"factors"', b'["factors"', 1),
+}
+
+
+@pytest.mark.parametrize("reason", DAMAGES)
+def test_damage_that_is_seen_at_a_look_has_its_reason(
+    reason: Reason, store: DirectoryStore, record: Record, run: Run
+) -> None:
+    """A header that does not fit its file, or a payload that is no JSON: the state is what the checks say."""
+    digest = record()
+    path = _path(store, digest)
+    path.write_bytes(DAMAGES[reason](path.read_bytes()))
     result = run("ls")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[1].split()[:3] == [digest[:12], "entry_checksum", "-"]
+    assert result.stdout.splitlines()[1].split()[:3] == [digest[:12], str(reason), "-"]
 
 
-def test_a_damaged_entry_is_placed_by_the_time_of_its_file(store: DirectoryStore, record: Record, run: Run) -> None:
-    """Where an entry cannot say when it was recorded, its file's time stands in."""
-    early, late = record("a", after_s=0), record("b", after_s=7200)
-    path = _path(store, "0" * 64)
-    path.write_bytes(b"damaged")
-    between = datetime(2030, 1, 1, 1, tzinfo=UTC).timestamp()
-    os.utime(path, (between, between))
-    listed = [entry["digest"] for entry in json.loads(run("ls", "--json").stdout)["entries"]]
-    assert listed == [late, "0" * 64, early]
+def test_looking_at_sound_entries_checks_none(record: Record, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks are what takes the time, so no list waits for them."""
+    record()
+    monkeypatch.setattr(inspection, "decode", None)
+    assert "not checked" in run("ls").stdout
+
+
+def test_rows_are_printed_before_the_last_entry_is_read(
+    record: Record, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store fails at the third entry, and the first two rows are there."""
+    for revision in "abc":
+        record(revision)
+    get, asked = DirectoryStore.get, []
+
+    def fail(store: DirectoryStore, digest: str) -> bytes | None:
+        asked.append(digest)
+        if len(asked) == 3:
+            raise StoreError(Reason.STORE_UNAVAILABLE, "the server went away")
+        return get(store, digest)
+
+    monkeypatch.setattr(DirectoryStore, "get", fail)
+    result = run("ls")
+    assert result.exit_code == 3
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == [digest[:12] for digest in asked[:2]]
+
+
+def test_histories_are_listed_once(
+    record: Record, remember: Remember, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of histories cost one listing of their directory, not one for each entry."""
+    for revision in "abcd":
+        remember(record(revision), rejections=3)
+    names, listed = Directory.names, []
+
+    def counted(directory: Directory) -> tuple[str, ...]:
+        listed.append(directory.path.name)
+        return names(directory)
+
+    monkeypatch.setattr(Directory, "names", counted)
+    assert run("ls").stdout.count("quarantined on 1") == 4
+    assert listed.count("history") == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 132])
+def test_rows_are_as_wide_as_the_terminal(
+    width: int, record: Record, remember: Remember, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less important columns are left out, long texts end with an ellipsis, and digest and state are always whole."""
+    digest = record(host="a-host-with-a-very-long-name-" * 4)
+    remember(digest, rejections=3, sizes_dearer=(1.0, 1.5, 1.0))
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = run("ls").stdout.splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].startswith(f"{digest[:12]}  not checked ")
+    assert ("…" in lines[1]) == (width > 40)
+    assert ("machines" in lines[0]) == (width > 40)
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "device", "writable"])
@@ -135,7 +225,7 @@ def test_json_is_one_document_alone(store: DirectoryStore, record: Record, run: 
     (entry,) = document["entries"]
     assert entry | {"age_s": 0, "modified_at": ""} == {
         "digest": digest,
-        "state": "ok",
+        "state": "not checked",
         "detail": None,
         "engine": "scripted",
         "verify_points": 8,
@@ -152,7 +242,7 @@ def test_json_is_one_document_alone(store: DirectoryStore, record: Record, run: 
     }
 
 
-def test_a_healthy_history_is_no_column(record: Record, remember: Remember, run: Run) -> None:
+def test_a_healthy_history_is_no_alarm(record: Record, remember: Remember, run: Run) -> None:
     """Neither rejections that are fewer, nor those of an entry that was replaced, nor a change of once make noise."""
     digest = record()
     before = run("ls").stdout
@@ -180,10 +270,9 @@ def test_quarantine_and_instability_are_a_column(record: Record, remember: Remem
     remember(bad, "b", rejections=4, sizes_dearer=(1.0, 1.5, 1.0))
     remember(good, "c", rejections=2)
     title, *rows = run("ls").stdout.splitlines()
+    told = {row.split()[0]: row.rsplit("  ", 1)[1] for row in rows}
     assert title.endswith("  machines")
-    assert rows[0].endswith("  quarantined on 2, unstable 1")
-    assert rows[0].split()[1] == "ok"
-    assert rows[1].endswith("  -")
+    assert told == {bad[:12]: "quarantined on 2, unstable 1", good[:12]: "-"}
     found = {each["digest"]: each for each in json.loads(run("ls", "--json").stdout)["entries"]}
     assert (found[bad]["quarantined_on"], found[bad]["unstable_on"]) == (["a", "b"], ["b"])
     assert (found[good]["quarantined_on"], found[good]["unstable_on"]) == ([], [])

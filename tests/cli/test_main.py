@@ -4,13 +4,16 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Record, Run
+from tests.cli.conftest import Record, Remember, Run
 from warmcurve import __version__
 from warmcurve.cli import table as tables
 from warmcurve.cli.location import default_directory
@@ -255,8 +258,9 @@ def test_a_reader_that_goes_away_is_no_error(record: Record) -> None:
 
 def test_an_output_of_few_characters_gets_escapes(record: Record) -> None:
     """A factor that stdout's encoding lacks is written out instead of failing."""
-    result = _python("-m", "warmcurve.cli", "show", record("模型"), PYTHONIOENCODING="latin-1")
+    result = _python("-m", "warmcurve.cli", "show", record("模型"), "--factors", PYTHONIOENCODING="latin-1")
     assert result.returncode == 0
+    assert "|####" in result.stdout
     assert r"revision  \u6a21\u578b" in result.stdout
 
 
@@ -264,34 +268,76 @@ def _unstyled(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def _on_a_terminal(*arguments: str, **environment: str) -> str:
+def _on_a_terminal(*arguments: str, columns: int = 0, **environment: str) -> str:
     ours, theirs = pty.openpty()
-    try:
-        subprocess.run(
-            [sys.executable, "-m", "warmcurve.cli", *arguments],
-            stdout=theirs,
-            env={**os.environ, "TERM": "xterm", **environment},
-            check=True,
-        )
-    finally:
-        os.close(theirs)
+    termios.tcsetwinsize(theirs, (24, columns))
+    command = [sys.executable, "-m", "warmcurve.cli", *arguments]
+    found = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal:
-        return terminal.read(1 << 16).decode().replace("\r\n", "\n")
+        process = subprocess.Popen(command, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment})
+        os.close(theirs)
+        # EIO is how Linux says that nobody has the other end any more.
+        with process, suppress(OSError):
+            while part := terminal.read(1 << 16):
+                found += part
+    assert process.returncode == 0
+    return found.decode().replace("\r\n", "\n")
 
 
-def test_a_terminal_gets_the_same_cells_with_and_without_rich(record: Record, run: Run, tmp_path: Path) -> None:
-    """Where rich is not installed the table is plain; nothing else differs, however narrow the terminal is."""
+def test_a_terminal_gets_the_same_cells_with_and_without_rich(
+    record: Record, remember: Remember, run: Run, tmp_path: Path
+) -> None:
+    """Where rich is not installed the tables are plain; nothing else differs."""
     pytest.importorskip("rich")
     digest = record()
+    remember(digest, rejections=3)
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "rich.py").write_text("raise ImportError('not installed')")
     path = os.pathsep.join([str(tmp_path / "without"), *sys.path])
     plain = _on_a_terminal("show", digest, PYTHONPATH=path)
-    styled = _on_a_terminal("show", digest, COLUMNS="20")
+    styled = _on_a_terminal("show", digest)
     assert "\x1b[" in styled
     assert "\x1b" not in plain
     assert plain == run("show", digest).stdout
     assert [line.rstrip() for line in _unstyled(styled).splitlines()] == plain.splitlines()
+
+
+def test_the_width_is_that_of_the_terminal(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where COLUMNS does not say it; and damage is red in a list."""
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    digest = record()
+    assert max(map(len, _on_a_terminal("show", digest, columns=70).splitlines())) == 70
+    store = DirectoryStore(default_directory(os.environ))
+    store.put(digest, b"damaged")
+    assert "\x1b[31mentry_truncated" in _on_a_terminal("ls")
+    assert "\x1b" not in _on_a_terminal("ls", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_ctrl_c_ends_a_check_in_all_its_processes(command: str, store: DirectoryStore, record: Record) -> None:
+    """As a terminal sends it, to all of them: no traceback, and the exit code of a shell."""
+    data = store.get(record()) or b""
+    # More lines than a pipe holds, so that the command cannot end before it is read.
+    for number in range(1500):
+        Path(store.describe(f"{number:064x}")).write_bytes(data)
+    options = ("--check",) if command == "ls" else ()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warmcurve.cli", command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    with process:
+        assert process.stdout
+        assert process.stderr
+        for _ in range(100):
+            process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        process.stdout.read()
+        assert process.wait() == 130
+        assert process.stderr.read().strip() == ""
 
 
 def test_rich_takes_cells_by_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,16 +360,21 @@ def test_rich_shows_what_a_column_of_alarms_says(monkeypatch: pytest.MonkeyPatch
     assert "\x1b[31munstable 1" in text
 
 
-@pytest.mark.parametrize("form", ["plain", "pretty"])
-@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
-def test_a_row_is_a_line_however_long(form: str, terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither form folds or cuts what a person may want to copy, on any terminal."""
-    monkeypatch.setenv("TERM", terminal)
-    if form == "pretty":
+@pytest.mark.parametrize("with_rich", [False, True])
+def test_a_long_last_cell_takes_more_lines(with_rich: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below its column, in either form; no other cell is touched."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    if with_rich:
         pytest.importorskip("rich")
-    path = "/long path" * 100
-    text = getattr(tables, form)([Column("path"), Column("state")], [[path, "ok"]])
-    assert _unstyled(text).splitlines()[1].rstrip() == f"{path}  ok"
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    text = tables.table([Column("state"), Column("detail")], [["ok", "five words " * 5], ["bad", "short"]])
+    assert [line.rstrip() for line in _unstyled(text).splitlines()] == [
+        "state  detail",
+        "ok     five words five words five words",
+        "       five words five words",
+        "bad    short",
+    ]
 
 
 def test_plain_tables_are_aligned() -> None:

@@ -27,10 +27,11 @@ def _decoded(store: DirectoryStore, digest: str) -> Entry:
     return decode(data, digest)
 
 
-def _table(text: str, heading: str) -> list[list[str]]:
-    """The cells below a heading, up to the next empty line."""
-    block = text.split(f"\n{heading}", 1)[1].split("\n\n", 1)[0]
-    return [line.split() for line in block.splitlines()[1:]]
+def _table(text: str, heading: str, blocks: int = 1) -> list[list[str]]:
+    """The cells below a heading, in the last of so many blocks of lines."""
+    block = f"\n{text}".split(f"\n{heading}", 1)[1].split("\n\n")[blocks - 1]
+    lines = block.splitlines()
+    return [line.split() for line in (lines[1:] if blocks == 1 else lines)]
 
 
 def test_the_page_names_entry_and_file(store: DirectoryStore, record: Record, run: Run) -> None:
@@ -47,15 +48,14 @@ def test_the_page_names_entry_and_file(store: DirectoryStore, record: Record, ru
         "took": "811 ms to calibrate",
         "captured": "5 sizes up to 16 tokens",
         "lookup": "step where captured, linear above",
-        "two": "2 replays, at most 26.9 ms",
-        "sweep": "5 replays, 37.9 ms",
+        "a": "hit     two sentinels take at most 26.9 ms, a sweep of 5 replays takes 37.9 ms",
     }
 
 
 def test_curves_come_with_the_spread_of_their_samples(record: Record, run: Run) -> None:
     """Each size has its cost, and how many samples it is the median of, from least to most."""
     text = run("show", record()).stdout
-    verify, draft = _table(text, "Verify cost"), _table(text, "Draft cost")
+    verify, draft = (_table(text, f"{name} cost", blocks=2) for name in ("Verify", "Draft"))
     assert verify[0] == ["size", "ms", "samples", "min", "max"]
     assert verify[1] == ["1", "1.2000", "5", "1.0000", "1.4000"]
     assert verify[-1] == ["64", "64.2000", "5", "64.0000", "64.4000"]
@@ -64,12 +64,63 @@ def test_curves_come_with_the_spread_of_their_samples(record: Record, run: Run) 
     assert draft[-1] == ["4", "1.2500", "15", "1.2500", "1.2500"]
 
 
-def test_factors_are_a_tree(record: Record, run: Run) -> None:
-    """Leaves stand before groups, and a group's own lines are indented below its name."""
-    text = run("show", record("0123abc")).stdout
-    lines = text.split("\nFactors\n", 1)[1].split("\n\n", 1)[0].splitlines()
-    assert lines[0] == "  k  7"
-    assert lines[1:5] == ["  model", "    draft  null", "    target", "      revision  0123abc"]
+def test_factors_are_counted_by_section(record: Record, run: Run) -> None:
+    """They come last, and a section has one line."""
+    block = run("show", record()).stdout.split("\n\n")[-1].splitlines()
+    assert block[0].startswith("Factors: 6 in 3 sections; ")
+    assert [line.split() for line in block[1:]] == [["k", "1"], ["model", "2"], ["plan", "3"]]
+
+
+def test_factors_are_opened_by_name(record: Record, run: Run) -> None:
+    """All of them, one section, or those whose dotted names begin so; with the names that `diff` prints."""
+    digest = record("0123abc")
+    model = ["  model", "    draft            null", "    target.revision  0123abc"]
+
+    def opened(*section: str) -> list[str]:
+        return run("show", digest, "--factors", *section).stdout.split("\nFactors\n")[1].splitlines()
+
+    assert opened("model") == model
+    assert opened("model.t") == ["  model", "    target.revision  0123abc"]
+    assert opened("k") == ["  k  7"]
+    assert opened()[:4] == ["  k  7", *model]
+    assert len(opened()) == 1 + 3 + 4
+
+
+def test_a_section_that_is_not_there_is_a_usage_error(record: Record, run: Run) -> None:
+    """With those that are; nothing is printed."""
+    result = run("show", record(), "--factors", "modle")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the sections are k, model, plan." in result.stderr
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_line_is_wider_than_the_terminal(
+    width: int, record: Record, remember: Remember, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long names and values of factors and conditions, paths and details go on in the next line, and lose nothing."""
+    name, value = "module." * 60, "a value of words " * 30
+    digest = record(value, **{name: 1, "path": "/a/long/path" * 20})
+    remember(digest, "a machine " * 30, rejections=3, sizes_dearer=(1.0, 1.5, 2.0), detail="a detail " * 30)
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = run("show", digest, "--factors").stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    text = "".join("".join(lines).split())
+    for part in (name, value, "/a/long/path" * 20, "a detail " * 30, digest):
+        assert "".join(part.split()) in text
+
+
+def test_costs_of_many_sizes_stand_side_by_side(
+    store: DirectoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read down, then right: each size once."""
+    captured = tuple(range(1, 52))
+    report = boot(ScriptedEngine(captured), store)
+    monkeypatch.setenv("COLUMNS", "100")
+    title, *rows = _table(run("show", report.digest or "").stdout, "Verify cost", blocks=2)
+    assert title == ["size", "ms", "samples", "min", "max"] * 2
+    sizes = [int(row[5 * block]) for block in (0, 1) for row in rows if len(row) > 5 * block]
+    assert sizes == sorted(sizes)
+    assert set(captured) <= set(sizes)
 
 
 def test_conditions_are_told(record: Record, run: Run) -> None:
@@ -165,7 +216,7 @@ def test_a_pipe_in_the_place_of_an_entry_does_not_hang(store: DirectoryStore, re
 
 def test_escape_sequences_are_shown_not_obeyed(record: Record, run: Run) -> None:
     """Control characters in factors and conditions cannot write on the terminal."""
-    text = run("show", record("\x1b]0;title\x07", note="one\ntwo")).stdout
+    text = run("show", record("\x1b]0;title\x07", note="one\ntwo"), "--factors").stdout
     assert "\x1b" not in text
     assert r"revision  \x1b]0;title\x07" in text
     assert r"one\ntwo" in text
@@ -191,7 +242,7 @@ def test_what_sentinels_cost_where_little_is_captured(
     report = boot(engine, store)
     text = run("show", report.digest or "").stdout
     once = sum(engine.verify_ms(size) + engine.draft_ms(4) for size in captured) * 2 / len(captured)
-    assert f"\ntwo       2 replays, at most {once:.3g} ms\nsweep     2 replays, {once:.3g} ms\n" in text
+    assert f"two sentinels take at most {once:.3g} ms, a sweep of 2 replays takes {once:.3g} ms\n" in text
 
 
 def _history(text: str, machine: str = "cuda GPU-1") -> list[str]:
@@ -266,7 +317,7 @@ TURNED_DOWN = {
     "in quarantine": (3, None, "quarantined: this entry was turned down 3 times in a row, and is not tried here"),
     "not yet": (2, None, "this entry was turned down 2 times in a row"),
     "once": (1, None, "this entry was turned down once in a row"),
-    "another": (4, "0" * 64, "the entry that was turned down lies here no more"),
+    "another": (4, "0" * 64, "the entry that was turned down is not here any more"),
 }
 
 

@@ -221,3 +221,14 @@ def test_reading_changes_nothing(arguments: tuple[str, ...], store: DirectorySto
     before = _tree(store.directory)
     run(*arguments)
     assert _tree(store.directory) == before
+
+
+def test_many_entries_are_told_in_order(store: DirectoryStore, record: Record, run: Run) -> None:
+    """However many processes check them, each line stands where it would stand alone, and the damage is found."""
+    data = store.get(record()) or b""
+    for number in range(300):
+        Path(store.describe(f"{number:064x}")).write_bytes(data if number % 2 else data[:-1])
+    found = json.loads(run("verify", "--json").stdout)["files"][:300]
+    assert [each["digest"] for each in found] == [f"{number:064x}" for number in range(300)]
+    assert [each["state"] for each in found[::2]] == ["entry_truncated"] * 150
+    assert [each["state"] for each in found[1::2]] == ["entry_foreign"] * 150

@@ -6,6 +6,7 @@ cannot be understood; a file to compare or explain that cannot be read).
 """
 
 import io
+import signal
 import sys
 from typing import Any
 
@@ -31,7 +32,7 @@ class _Edge(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # Factors and hosts are any text, and a terminal may have fewer characters.
+            # Factors and hosts are any text, and the encoding of a terminal may have fewer characters.
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
@@ -39,6 +40,9 @@ class _Edge(click.Group):
             note(f"error: {clean(str(error))}")
             note(f"hint: {error.hint()}")
             ctx.exit(_exit_code(error.reason))
+        except KeyboardInterrupt:
+            # As a shell says it; 1 would be a finding.
+            ctx.exit(128 + signal.SIGINT)
 
 
 def _exit_code(reason: Reason) -> int:
@@ -61,7 +65,7 @@ Exit codes: 0 ok, 1 a finding, 2 usage, 3 environment.""",
 )
 @click.version_option(__version__, prog_name="warmcurve")
 def main() -> None:
-    """Look at the stored cost curves of adaptive verification, and see them at work."""
+    """Look at the stored cost curves of adaptive verification. No command changes a stored entry."""
 
 
 main.add_command(compare_command)

@@ -2,4 +2,5 @@
 
 from warmcurve.cli import main
 
-main(prog_name="warmcurve")
+if __name__ == "__main__":
+    main(prog_name="warmcurve")

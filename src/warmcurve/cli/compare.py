@@ -1,4 +1,4 @@
-"""`warmcurve compare`: what planning with one entry's curves costs where the other's are true."""
+"""`warmcurve compare`: the throughput lost by planning with one entry's curves where the other's are true."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from warmcurve.cli.diff import named_entry
+from warmcurve.cli.diff import named_entry, side_lines
+from warmcurve.cli.layout import output_width, wrap
 from warmcurve.cli.location import store_option
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
 from warmcurve.cli.table import Column, table
@@ -48,7 +49,7 @@ Examples:
   warmcurve compare 3f9a 7065
   warmcurve compare 3f9a /mnt/image/entry.jsonl --within 0.02
   warmcurve compare 3f9a 7065 --json | jq .worst
-\b
+
 Exit codes: 0 at most --within is lost, 1 more, or they cannot be compared, 2 usage, 3 environment or not readable.""",
 )
 @click.argument("left", metavar="A")
@@ -59,10 +60,10 @@ Exit codes: 0 at most --within is lost, 1 more, or they cannot be compared, 2 us
     default=0.1,
     show_default=True,
     metavar="SHARE",
-    help="Most that any batch may lose, either way.",
+    help="The largest loss of a batch that is allowed, both ways.",
 )
 @click.option(
-    "--drafts", type=click.IntRange(1, 64), metavar="K", help="Drafted tokens a request.  [default: as keyed]"
+    "--drafts", type=click.IntRange(1, 64), metavar="K", help="Drafted tokens a request.  [default: as the factors say]"
 )
 @store_option
 @json_option
@@ -77,11 +78,14 @@ def compare_command(
     *,
     as_json: bool,
 ) -> None:
-    """Print what planning with A's curves loses where B's are true, and the other way round.
+    """Print the loss of planning with the curves of another entry.
 
-    Each is the digest of a stored entry (four digits or more, while it is the only one that begins so) or an entry's
-    file. The loss is a share of the best throughput, over a declared set of batches: sizes that double, seven ways in
-    which drafted tokens survive, no prompts. A common factor costs nothing. Which factors differ: see `diff`.
+    A and B are each the digest of a stored entry or the file of an entry. The first four digits of a digest are enough
+    if no other digest begins with them.
+
+    "plan A, true B" is the share of throughput that is lost where the curves of B are true and a boot plans with those
+    of A. The batches are a declared set: sizes that double, seven ways in which drafted tokens survive, no prompts.
+    Costs that are all the same multiple of the others lose nothing. `diff` prints which factors differ.
     """
     try:
         from warmcurve.planning.workload import cases, request_counts
@@ -116,9 +120,10 @@ def compare_command(
         )
     else:
         for name, entry, path in (("A", ours, left_path), ("B", theirs, right_path)):
-            click.echo(f"{name}  {entry.digest}  {clean(path)}")
+            click.echo("\n".join(side_lines(name, entry.digest, path)))
         click.echo()
-        click.echo("\n".join(f"not comparable: {each}" for each in obstacles) or _page(rows, kept))
+        lines = [line for each in obstacles for line in wrap(f"not comparable: {each}", output_width(), "  ")]
+        click.echo("\n".join(lines) or _page(rows, kept))
         if left_out and not obstacles:
             listed = ", ".join(map(str, left_out))
             note(f"left out: steps of {listed} requests may exceed the {last} tokens that both price alike")
@@ -185,5 +190,5 @@ def _page(rows: list[Row], drafts: int) -> str:
     ]
     cells = [[str(row.requests), *(f"{share:.2%}" for share in row[1:])] for row in rows]
     cells.append(["all", *(f"{each[name]:.2%}" for each in both if each for name in ("mean", "worst"))])
-    title = f"Throughput lost by planning with the other's curves, {drafts} drafted tokens a request\n"
-    return f"{title}\n{table(_COLUMNS, cells)}"
+    title = f"Throughput lost by planning with the other's curves, {drafts} drafted tokens a request"
+    return "\n".join([*wrap(title, output_width()), "", table(_COLUMNS, cells)])

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
 from warmcurve.cli.inspection import inspect_file, read_file
+from warmcurve.cli.layout import output_width, wrap
 from warmcurve.cli.location import open_store, store_option
 from warmcurve.cli.output import Unreadable, clean, document, json_option
 from warmcurve.cli.reports import named_report
@@ -18,6 +19,9 @@ from warmcurve.printable import printable
 from warmcurve.reporting import explain
 from warmcurve.storage.entry import Entry
 from warmcurve.storage.fingerprint import Difference, diff, fingerprint
+
+_VALUE: Final = 16
+"""Characters that a value keeps at least, beside the name of its factor."""
 
 
 class Side(NamedTuple):
@@ -38,7 +42,7 @@ Examples:
   warmcurve diff 3f9a /mnt/image/entry.jsonl
   warmcurve diff 3f9a reports/20300101T000000.000Z-node-1-123-ab12.json
   warmcurve diff 3f9a 7065 --json | jq -r '.differences[].factor'
-\b
+
 Exit codes: 0 equal factors, 1 different ones, 2 usage, 3 environment or not readable.""",
 )
 @click.argument("left", metavar="A")
@@ -49,9 +53,11 @@ Exit codes: 0 equal factors, 1 different ones, 2 usage, 3 environment or not rea
 def diff_command(ctx: click.Context, left: str, right: str, directory: Path | None, *, as_json: bool) -> None:
     """Print the factors in which A and B differ.
 
-    Each is the digest of a stored entry (four digits or more, while it is the only one that begins so), an entry's
-    file, or the boot report of a miss. Only factors count; conditions that differ are told as well. What is said of a
-    value is A's -> B's, and a long one is cut to where they differ; --json has it in full.
+    A and B are each the digest of a stored entry, the file of an entry, or the boot report of a miss. The first four
+    digits of a digest are enough if no other digest begins with them.
+
+    A line has the value of A, an arrow, and the value of B. A long value is cut to the place of the difference; --json
+    has it in full. Only factors count for the exit code. Conditions that differ are printed below.
     """
     sides = [_side(text, name, directory) for text, name in ((left, "A"), (right, "B"))]
     ours, theirs = sides
@@ -75,7 +81,7 @@ def diff_command(ctx: click.Context, left: str, right: str, directory: Path | No
 def as_rows(differences: Iterable[Difference]) -> list[dict[str, Any]]:
     """For a document: the values in full, and no field for a side that has none."""
     return [
-        {"section": explain.section(each), "factor": each.factor}
+        {"section": explain.section(each.factor), "factor": each.factor}
         | ({} if each.left is None else {"left": json.loads(each.left)})
         | ({} if each.right is None else {"right": json.loads(each.right)})
         for each in differences
@@ -83,15 +89,31 @@ def as_rows(differences: Iterable[Difference]) -> list[dict[str, Any]]:
 
 
 def grouped(differences: Iterable[Difference], indent: str = "") -> Iterator[str]:
-    """A line each, below the name of its section and without that."""
+    """One line each, below the name of its section and without that name."""
     for name, members in explain.sections(differences).items():
         if [each.factor for each in members] == [name]:
-            yield f"{indent}{explain.line(members[0])}"
+            yield from change_lines(members[0], indent)
         else:
-            yield f"{indent}{printable(name)}"
+            yield from wrap(f"{indent}{printable(name)}", output_width(), f"{indent}  ")
             for each in members:
                 rest = msgspec.structs.replace(each, factor=each.factor.removeprefix(f"{name}."))
-                yield f"{indent}  {explain.line(rest)}"
+                yield from change_lines(rest, f"{indent}  ")
+
+
+def change_lines(difference: Difference, indent: str = "") -> Iterator[str]:
+    """`draft_tokens: 5 -> 7`. Long values are cut, and below a long name they have a line of their own."""
+    width = output_width()
+    name = f"{indent}{printable(difference.factor)}:"
+    line = f"{name} {explain.change(difference)}"
+    room = (width - len(name) - len("  -> ")) // 2
+    if len(line) > width and room >= _VALUE:
+        line = f"{name} {explain.change(difference, room)}"
+    if len(line) <= width:
+        yield line
+    else:
+        yield from wrap(name, width, f"{indent}  ")
+        room = (width - len(indent) - len("     -> ")) // 2
+        yield f"{indent}    {explain.change(difference, min(room, explain.WIDTH))}"
 
 
 def _side(text: str, name: str, directory: Path | None) -> Side:
@@ -149,13 +171,18 @@ def _is_entry(path: Path) -> bool:
         return False
 
 
+def side_lines(name: str, digest: str, path: Path) -> Iterator[str]:
+    """Which entry or report stands for A or B."""
+    yield from wrap(f"{name}  {digest}  {clean(path)}", output_width(), "   ")
+
+
 def _fields(side: Side) -> dict[str, str]:
     return {"kind": side.kind, "path": str(side.path), "digest": side.digest}
 
 
 def _page(sides: list[Side], differences: tuple[Difference, ...], conditions: tuple[Difference, ...]) -> Iterator[str]:
     for name, side in zip("AB", sides, strict=True):
-        yield f"{name}  {side.digest}  {clean(side.path)}"
+        yield from side_lines(name, side.digest, side.path)
     yield ""
     if differences:
         yield from grouped(differences)
@@ -163,4 +190,5 @@ def _page(sides: list[Side], differences: tuple[Difference, ...], conditions: tu
         yield "equal factors"
     if conditions:
         yield "\nConditions, which are no factors"
-        yield from (f"  {explain.line(each)}" for each in conditions)
+        for each in conditions:
+            yield from change_lines(each, "  ")

@@ -9,11 +9,12 @@ import click
 import msgspec
 
 from warmcurve.cli.diff import as_rows, grouped
+from warmcurve.cli.layout import aligned, output_width, wrap
 from warmcurve.cli.location import misplaced_words, note_misplaced, open_reports, open_store, store_option
 from warmcurve.cli.ls import short_length
 from warmcurve.cli.output import Unreadable, clean, document, json_option, note
+from warmcurve.cli.progress import Progress
 from warmcurve.cli.reports import HINT, FoundReport, Regret, Report, last_miss, named_report, stored_reports
-from warmcurve.cli.show import aligned
 from warmcurve.outcome import MEANINGS, OUTCOMES, Meaning, Outcome, Reason
 from warmcurve.reporting.explain import Neighbour, nearest, survey
 from warmcurve.storage.fingerprint import fingerprint
@@ -74,10 +75,13 @@ Examples:
 @store_option
 @json_option
 def explain_command(file: Path | None, directory: Path | None, *, as_json: bool) -> None:
-    """Explain the last miss: what it means, what to do, and how the nearest entries differ.
+    """Explain why the last boot that reused nothing was a miss.
 
-    Without REPORT, the newest report in the store of a boot that reused nothing. A REPORT may lie anywhere. The nearest
-    entries are those that share most factors with the boot; what is said of a factor is the entry's -> the boot's.
+    The command prints what the miss means, what to do, and how the nearest entries differ.
+
+    Without REPORT the command takes the newest report in the store of a boot that reused nothing. A REPORT may lie
+    anywhere. The nearest entries are those that share most factors with the boot. A line has the value of the entry, an
+    arrow, and the value of the boot.
     """
     store = open_store(directory)
     miss, unreadable = (_named(file), []) if file else _last(store)
@@ -116,7 +120,8 @@ def _explanation(store: DirectoryStore, miss: FoundReport) -> Explanation:
     report, factors = miss.report, miss.report.factors
     cause = report.cause or report.reason or ""
     found = cause.startswith(_FOUND)
-    entries = survey(store)
+    with Progress() as progress:
+        entries = survey(store, enough=progress.step)
     own = report.digest if factors is None else fingerprint(factors)
     others = [entry for entry in entries if entry.digest != own]
     explained = found or cause in _MODES or not report.is_miss
@@ -154,14 +159,14 @@ def _page(explanation: Explanation) -> Iterator[str]:
     yield from aligned(_head(explanation))
     yield ""
     if verdict := _verdict(explanation):
-        yield verdict
+        yield from wrap(verdict, output_width())
     if explanation.stored and {report.cause, report.reason} & _REMEMBERED:
         words = shlex.join((report.digest or "", "--store", clean(explanation.store.directory)))
         yield f"What each machine remembers of the entry: warmcurve show {words}"
     if neighbours:
         yield f"Nearest of {explanation.others} other{'s' * (explanation.others > 1)}, entry -> boot:"
     elif report.is_miss and report.factors is not None and not explanation.found and report.cause not in _MODES:
-        yield f"No other entry is stored in {clean(explanation.store.directory)} that it could be compared with."
+        yield f"No other entry is stored in {clean(explanation.store.directory)}, so there is nothing to compare with."
     if report.cause == Reason.ABSENT and (found := misplaced_words(explanation.store)):
         yield found
     length = short_length([each.stored.digest for each in neighbours])
@@ -180,7 +185,7 @@ def _verdict(explanation: Explanation) -> str | None:
     if report.factors is None and not report.shortened:
         return "It kept no factors, so it cannot be compared with entries."
     if explanation.found:
-        return "The reason says it all: no factor explains it."
+        return "No factor explains this miss: its reason does."
     if explanation.stored and report.outcome == Outcome.RECORDED:
         return "This boot recorded its entry, which is still there: the same boot finds it now."
     if explanation.stored:
@@ -238,10 +243,11 @@ def _text(meaning: Meaning | None) -> str | None:
 def _neighbour(explanation: Explanation, neighbour: Neighbour, length: int) -> Iterator[str]:
     digest, recorded, differ = neighbour.stored.digest, neighbour.stored.recorded_at, len(neighbour.differences)
     equal = f"{neighbour.equal} factors equal, {differ} {'differs' if differ == 1 else 'differ'}"
-    yield f"{digest[:length]}  {equal}{f', recorded {recorded:%Y-%m-%d %H:%M}' if recorded else ''}"
+    when = f", recorded {recorded:%Y-%m-%d %H:%M}" if recorded else ""
+    yield from wrap(f"{digest[:length]}  {equal}{when}", output_width(), "  ")
     lines = list(grouped(neighbour.differences, "  "))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
-        # Paths, since a digest alone is looked for in the default store.
+        # Paths, since a digest alone is looked for in the default store. One line however long, to be copied.
         paths = shlex.join(clean(path) for path in (explanation.store.describe(digest), explanation.path))
         yield f"  ... all of them: warmcurve diff {paths}"

@@ -1,7 +1,6 @@
 """An entry read and checked, from a store or from any file. Reading never changes anything."""
 
 import os
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -37,15 +36,6 @@ class Inspection(NamedTuple):
         """The error as one that names the path; only where there is one."""
         assert self.error is not None
         return type(self.error)(self.error.reason, f"{self.path}: {self.detail}")
-
-
-def inspect_store(store: DirectoryStore) -> Iterator[Inspection]:
-    """Every entry, by digest. Raises `StoreError` where the store itself cannot be read."""
-    for digest in store.list():
-        item = inspect_entry(store, digest)
-        # Else deleted since it was listed.
-        if item is not None:
-            yield item
 
 
 def inspect_entry(store: DirectoryStore, digest: str) -> Inspection | None:

@@ -1,40 +1,36 @@
 """`warmcurve ls`: one row an entry."""
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 
-from warmcurve.cli.inspection import Inspection, inspect_store
+from warmcurve.cli.checking import NOT_CHECKED, Checked, check_entry, in_order, look_at_entry
+from warmcurve.cli.layout import GAP, Field, fitting, fixed_line, output_width
 from warmcurve.cli.location import note_misplaced, open_store, store_option
 from warmcurve.cli.machines import Machine, Machines
 from warmcurve.cli.output import clean, document, json_option, note
-from warmcurve.cli.table import NOTHING, Column, table
+from warmcurve.cli.progress import Progress
+from warmcurve.cli.table import NOTHING
 from warmcurve.storage.entry import SCHEMA
+from warmcurve.storage.store import DirectoryStore
 
 _SHORT: Final = 12
-_COLUMNS: Final = (
-    Column("digest"),
-    Column("state"),
-    Column("engine"),
-    Column("verify", right=True),
-    Column("draft", right=True),
-    Column("captured", right=True),
-    Column("recorded (UTC)"),
-    Column("age", right=True),
-    Column("host"),
-    Column("bytes", right=True),
-)
-_MACHINES: Final = Column("machines", alarms=True)
+Rows = Generator["Row", None, None]
+_SOUND: Final = ("ok", NOT_CHECKED)
 
 
 class Row(msgspec.Struct, frozen=True):
     """What is None is not known. `verify_points` and `draft_points` count the sizes with a stored cost; both times are
-    ISO 8601 in UTC, so they sort as text. Machines that keep the entry in quarantine and those whose calibrations
-    disagree are named.
+    ISO 8601 in UTC, so they sort as text. `quarantined_on` names the machines that keep the entry in quarantine,
+    `unstable_on` those whose calibrations disagree.
     """
 
     digest: str | None
@@ -60,34 +56,46 @@ class Row(msgspec.Struct, frozen=True):
 Examples:
   warmcurve ls
   warmcurve ls --store /srv/cache/adaptive_verification
-  warmcurve ls --json | jq -r '.entries[] | select(.state != "ok") | .path'
+  warmcurve ls --check --json | jq -r '.entries[] | select(.state != "ok") | .path'
   warmcurve ls --json | jq -r '.entries[] | select(.quarantined_on != []) | .digest'""",
 )
+@click.option("--check", is_flag=True, help="Check every entry as a boot would.")
 @store_option
 @json_option
-def ls_command(directory: Path | None, *, as_json: bool) -> None:
-    """List the entries of the store, newest first.
+def ls_command(directory: Path | None, *, check: bool, as_json: bool) -> None:
+    """List the entries of the store. The file that was written last comes first.
 
-    Every entry is read and checked; its state is ok, or the reason why it would not be used. The columns verify and
-    draft count the sizes with a stored cost, captured is the largest captured size. Where a machine keeps an entry in
-    quarantine, or its calibrations disagree, a last column says how many do; `show` says more.
+    Without --check an entry is only looked at, and its state is "not checked". An entry that cannot be read has the
+    reason for a state. With --check the state is ok, or the reason why a boot would not use the entry.
+
+    The columns verify and draft count the sizes with a stored cost of the target and of the drafter. The column
+    captured has the largest captured size. The column machines says on how many machines the entry is in quarantine,
+    and on how many the calibrations disagree; `show` names them. A narrow terminal gets fewer columns; --json has all.
     """
     store = open_store(directory)
-    now = datetime.now(UTC)
+    digests = store.list()
     machines = Machines(store)
-    rows = [row(item, now, machines.of(item)) for item in inspect_store(store)]
-    rows.sort(key=lambda listed: listed.recorded_at or listed.modified_at or "", reverse=True)
+    rows: list[Row] = []
+    listed = 0
+    with Progress(len(digests)) as progress, closing(_rows(store, digests, machines, check=check)) as found:
+        lines = None if as_json else _Lines(digests)
+        for row in found:
+            listed += 1
+            if lines:
+                progress.erase()
+                lines.print(row)
+            else:
+                rows.append(row)
+            progress.step()
     aside = _set_aside(store.directory)
     if as_json:
-        entries = [msgspec.to_builtins(listed) for listed in rows]
+        entries = [msgspec.to_builtins(row) for row in rows]
         unreadable = [str(path) for path in machines.unreadable]
         elsewhere = [str(path) for path in store.misplaced()]
         document(
             store=str(store.directory), set_aside=aside, entries=entries, unreadable=unreadable, misplaced=elsewhere
         )
-    elif rows:
-        click.echo(_table(rows))
-    if not rows:
+    if not listed:
         note(f"no entries in {clean(store.directory)} yet: the first boot of a configuration stores one")
         note_misplaced(store)
     if aside:
@@ -95,20 +103,35 @@ def ls_command(directory: Path | None, *, as_json: bool) -> None:
     machines.note_unreadable()
 
 
-def row(item: Inspection, now: datetime, machines: Sequence[Machine]) -> Row:
-    entry = item.entry
-    profile = entry.profile if entry else None
-    conditions: dict[str, Any] = entry.conditions if entry else {}
-    recorded = entry.recorded_at if entry else None
-    modified, size = _modified_and_size(item.path)
+def _rows(store: DirectoryStore, digests: Sequence[str], machines: Machines, *, check: bool) -> Rows:
+    """One at a time, in the order of the times of the files."""
+    now = datetime.now(UTC)
+    status = {digest: _modified_and_size(Path(store.describe(digest))) for digest in digests}
+    earliest = datetime.min.replace(tzinfo=UTC)
+    order = sorted(digests, key=lambda digest: status[digest][0] or earliest, reverse=True)
+    looked = (look_at_entry(store, digest) for digest in order)
+    items = in_order(partial(check_entry, store), order) if check else looked
+    with closing(items):
+        # An entry that was deleted since it was listed is None.
+        for item in filter(None, items):
+            assert item.digest
+            profile = item.outline.profile if item.outline else None
+            remembering = machines.of(item.digest, item.checksum, profile)
+            yield _row(item, now, remembering, *status[item.digest])
+
+
+def _row(item: Checked, now: datetime, machines: Sequence[Machine], modified: datetime | None, size: int | None) -> Row:
+    outline = item.outline
+    conditions: dict[str, Any] = outline.conditions if outline else {}
+    recorded = outline.recorded_at if outline else None
     return Row(
         digest=item.digest,
         state=item.state,
         detail=item.detail,
-        engine=entry.engine if entry else None,
-        verify_points=len(profile.verify.sizes) if profile else None,
-        draft_points=len(profile.draft.sizes) if profile else None,
-        capture_limit=profile.capture_limit if profile else None,
+        engine=outline.engine if outline else None,
+        verify_points=len(outline.profile.verify.sizes) if outline else None,
+        draft_points=len(outline.profile.draft.sizes) if outline else None,
+        capture_limit=outline.profile.capture_limit if outline else None,
         recorded_at=recorded.isoformat(timespec="seconds") if recorded else None,
         modified_at=modified.isoformat(timespec="seconds") if modified else None,
         age_s=round((now - recorded).total_seconds()) if recorded else None,
@@ -120,13 +143,54 @@ def row(item: Inspection, now: datetime, machines: Sequence[Machine]) -> Row:
     )
 
 
+class _Lines:
+    """Prints each row as it comes, in columns whose widths are known before."""
+
+    def __init__(self, digests: Sequence[str]) -> None:
+        self._length = short_length(digests)
+        self._fields = fitting(columns(self._length), output_width())
+        self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        self._titled = False
+
+    def print(self, row: Row) -> None:
+        if not self._titled:
+            self._titled = True
+            click.echo(GAP.join(fixed_line(self._fields, {field.title: field.title for field in self._fields})))
+        texts = cells(row, self._length)
+        parts = fixed_line(self._fields, texts)
+        if self._colour:
+            alarms = {"state": row.state not in _SOUND, "machines": texts["machines"] != NOTHING}
+            parts = tuple(
+                click.style(part, fg="red") if alarms.get(field.title) else part
+                for field, part in zip(self._fields, parts, strict=True)
+            )
+        click.echo(GAP.join(parts))
+
+
+def columns(length: int) -> tuple[Field, ...]:
+    """For digests of so many digits."""
+    return (
+        Field("digest", length),
+        Field("state", 16),
+        Field("engine", 12, drop=3, most=24),
+        Field("verify", 6, right=True, drop=6),
+        Field("draft", 5, right=True, drop=7),
+        Field("captured", 8, right=True, drop=5),
+        Field("recorded (UTC)", 16, drop=4),
+        Field("age", 5, right=True),
+        Field("host", 9, drop=2, most=32),
+        Field("bytes", 7, right=True, drop=8),
+        Field("machines", 16, drop=1),
+    )
+
+
 def short_length(digests: Sequence[str]) -> int:
-    """How many digits tell all of these apart, and no fewer than are pleasant to copy."""
+    """How many digits tell all of these apart; twelve or more."""
     return next(n for n in range(_SHORT, 65) if n == 64 or len({digest[:n] for digest in digests}) == len(digests))
 
 
 def age(seconds: int) -> str:
-    """Of the largest unit that fits; negative where the recording host's clock is ahead."""
+    """In the largest unit that fits. It is negative where the recording host's clock is ahead."""
     sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if rest >= length:
@@ -134,35 +198,24 @@ def age(seconds: int) -> str:
     return f"{sign}{rest}s"
 
 
-def _table(rows: Sequence[Row]) -> str:
-    length = short_length([listed.digest or "" for listed in rows])
-    cells = [_cells(listed, length) for listed in rows]
-    notes = [_history_note(listed) for listed in rows]
-    if not any(notes):
-        return table(_COLUMNS, cells)
-    return table((*_COLUMNS, _MACHINES), [[*line, text or NOTHING] for line, text in zip(cells, notes, strict=True)])
-
-
-def _history_note(listed: Row) -> str:
-    counts = {"quarantined on": len(listed.quarantined_on), "unstable": len(listed.unstable_on)}
-    return ", ".join(f"{word} {count}" for word, count in counts.items() if count)
-
-
-def _cells(listed: Row, length: int) -> list[str]:
-    recorded = listed.recorded_at and f"{datetime.fromisoformat(listed.recorded_at):%Y-%m-%d %H:%M}"
-    cells = (
-        listed.digest and listed.digest[:length],
-        listed.state,
-        listed.engine,
-        listed.verify_points,
-        listed.draft_points,
-        listed.capture_limit,
-        recorded,
-        None if listed.age_s is None else age(listed.age_s),
-        listed.host,
-        listed.bytes,
-    )
-    return [NOTHING if cell is None else clean(cell) for cell in cells]
+def cells(row: Row, length: int) -> dict[str, str]:
+    """By the title of the column; the digest with so many digits."""
+    recorded = row.recorded_at and f"{datetime.fromisoformat(row.recorded_at):%Y-%m-%d %H:%M}"
+    counts = {"quarantined on": len(row.quarantined_on), "unstable": len(row.unstable_on)}
+    texts = {
+        "digest": row.digest and row.digest[:length],
+        "state": row.state,
+        "engine": row.engine,
+        "verify": row.verify_points,
+        "draft": row.draft_points,
+        "captured": row.capture_limit,
+        "recorded (UTC)": recorded,
+        "age": None if row.age_s is None else age(row.age_s),
+        "host": row.host,
+        "bytes": row.bytes,
+        "machines": ", ".join(f"{word} {count}" for word, count in counts.items() if count) or None,
+    }
+    return {title: NOTHING if text is None else clean(text) for title, text in texts.items()}
 
 
 def _modified_and_size(path: Path) -> tuple[datetime | None, int | None]:

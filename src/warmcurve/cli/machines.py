@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from warmcurve.boot.settings import Settings
-from warmcurve.cli.inspection import Inspection
+from warmcurve.cli.layout import output_width, wrap
 from warmcurve.cli.location import open_histories
 from warmcurve.cli.output import clean, note
 from warmcurve.cli.table import NOTHING, Column, table
@@ -59,30 +59,31 @@ class Machine(NamedTuple):
 
 
 class Machines:
-    """Those with a history in a store. `unreadable` is what nothing is told of: files, or the whole directory."""
+    """Those with a history in a store. `unreadable` names what could not be read: files, or the whole directory."""
 
     def __init__(self, store: DirectoryStore) -> None:
         self._settings = Settings.from_environment(os.environ)
         self._histories = open_histories(store)
         self._directory = store.directory / "history"
+        self._names: dict[str, list[str]] | None = None
         self.unreadable: list[Path] = []
 
-    def of(self, item: Inspection) -> tuple[Machine, ...]:
+    def of(self, digest: str | None, checksum: str | None, profile: CostProfile | None) -> tuple[Machine, ...]:
         """In the order of their names. Histories only inform here: where they cannot be read there are none."""
-        if item.digest is None:
-            return ()
         try:
-            kept = self._histories.of(item.digest)
+            if self._names is None:
+                self._names = self._histories.names()
+            names = self._names.get(digest or "", ())
+            kept = self._histories.of(digest, names) if digest and names else ()
         except StoreError:
-            if self._directory not in self.unreadable:
-                self.unreadable.append(self._directory)
+            self._names = {}
+            self.unreadable.append(self._directory)
             return ()
         self.unreadable += [path for path, history in kept if history is None]
-        return tuple(self._machine(history, path, item) for path, history in kept if history)
+        return tuple(self._machine(history, path, checksum or "", profile) for path, history in kept if history)
 
-    def _machine(self, history: History, path: Path, item: Inspection) -> Machine:
+    def _machine(self, history: History, path: Path, checksum: str, profile: CostProfile | None) -> Machine:
         limits = disagreement_limits(self._settings.limits)
-        checksum, profile = item.checksum or "", item.entry.profile if item.entry else None
         kept = profile is not None and history.of_a_state(profile, limits)
         return Machine(
             history,
@@ -115,19 +116,24 @@ def _stayed(state: State, entry: CostProfile | None, limits: Limits) -> Stayed:
 
 def page(machine: Machine) -> Iterator[str]:
     history = machine.history
-    yield f"\nHistory on {clean(history.machine) or NOTHING}"
+    yield ""
+    yield from wrap(f"History on {clean(history.machine) or NOTHING}", output_width(), "  ")
     if machine.unstable:
-        yield f"unstable: {clean(machine.unstable)}"
+        yield from wrap(f"unstable: {clean(machine.unstable)}", output_width(), "  ")
     if machine.kept:
-        yield "this entry is of one of these states, and stays until the machine has changed for good"
+        text = "this entry is of one of these states, and stays until the machine has changed for good"
+        yield from wrap(text, output_width(), "  ")
     if history.replaced:
-        yield f"replaced: {_times(history.replaced)} by an entry of another machine that did not hold here"
+        text = f"replaced: {_times(history.replaced)} by an entry of another machine that did not hold here"
+        yield from wrap(text, output_width(), "  ")
     if machine.quarantined:
-        yield f"quarantined: this entry was turned down {_times(len(history.rejected))} in a row, and is not tried here"
+        count = _times(len(history.rejected))
+        text = f"quarantined: this entry was turned down {count} in a row, and is not tried here"
+        yield from wrap(text, output_width(), "  ")
     elif machine.rejects:
         yield f"this entry was turned down {_times(len(history.rejected))} in a row"
     elif history.rejected:
-        yield "the entry that was turned down lies here no more"
+        yield "the entry that was turned down is not here any more"
     if machine.calibrations:
         columns = (Column("calibrated"), Column("stored"), Column("against the one before"))
         yield table(columns, [_cells(each) for each in machine.calibrations])

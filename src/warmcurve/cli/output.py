@@ -35,6 +35,11 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def shown(value: object) -> str:
+    """A value as a person reads it: text without quotes, anything else as JSON."""
+    return clean(value if value and isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
 def clean(value: object) -> str:
     """One line of text that a terminal only shows."""
     return printable(str(value))

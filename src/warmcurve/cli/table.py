@@ -1,5 +1,5 @@
-"""Tables: plain text, or rich's where it is installed and someone is looking. One line a row, whatever the width:
-a digest or a path that is cut or folded cannot be copied.
+"""Tables: plain text, or rich's where it is installed and the output is a terminal. A row is one line, unless its
+last column is text that is too long for the output.
 """
 
 import io
@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from warmcurve.cli.layout import GAP, output_width, wrap
 from warmcurve.outcome import Reason
 
-GAP: Final = "  "
 NOTHING: Final = "-"
+_NARROWEST: Final = 16
 _ALARMS: Final = frozenset[str](Reason)
 
 
@@ -24,12 +25,27 @@ class Column(NamedTuple):
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """Lines without a newline at the end. A pipe always gets plain text."""
+    rows = _folded(columns, rows, output_width())
     if sys.stdout.isatty():
         try:
             return pretty(columns, rows)
         except ImportError:
             pass
     return plain(columns, rows)
+
+
+def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Rows that fit. What does not fit of the last column stands in more rows, which are else empty."""
+    lines = [[column.title for column in columns], *rows]
+    start = sum(max(len(line[index]) for line in lines) + len(GAP) for index in range(len(columns) - 1))
+    if columns[-1].right:
+        return [list(row) for row in rows]
+    found = []
+    for row in rows:
+        first, *more = wrap(row[-1], max(width - start, _NARROWEST))
+        found.append([*row[:-1], first])
+        found += [[*[""] * (len(columns) - 1), text] for text in more]
+    return found
 
 
 def plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
@@ -55,7 +71,8 @@ def pretty(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
         grid.add_column(Text(column.title), justify="right" if column.right else "left")
     for row in rows:
         alarms = [
-            cell in _ALARMS or (column.alarms and cell != NOTHING) for column, cell in zip(columns, row, strict=True)
+            cell in _ALARMS or (column.alarms and cell not in (NOTHING, ""))
+            for column, cell in zip(columns, row, strict=True)
         ]
         # Text, since a str would be read as markup.
         grid.add_row(*(Text(cell, style="red" if alarm else "") for cell, alarm in zip(row, alarms, strict=True)))

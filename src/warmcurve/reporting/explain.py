@@ -24,7 +24,8 @@ SURVEYED: Final = 64
 """How many entries a boot reads at most for one line of its log."""
 
 _ABSENT: Final = "absent"
-_WIDTH: Final = 60
+WIDTH: Final = 60
+"""Characters of a value at most, where a difference is told."""
 _SECTION: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]*')
 # Of a boot's line: how many differences it names, and how long each may be.
 _NAMED: Final = 2
@@ -118,23 +119,18 @@ def sections(differences: Iterable[Difference]) -> dict[str, list[Difference]]:
     """Differences by the first part of their names."""
     found: dict[str, list[Difference]] = {}
     for each in differences:
-        found.setdefault(section(each), []).append(each)
+        found.setdefault(section(each.factor), []).append(each)
     return found
 
 
-def section(difference: Difference) -> str:
-    """The first part of the name."""
-    match = _SECTION.match(difference.factor)
+def section(factor: str) -> str:
+    """The first part of a factor's name."""
+    match = _SECTION.match(factor)
     assert match
     return match[0]
 
 
-def line(difference: Difference) -> str:
-    """`speculation.draft_tokens: 5 -> 7`, printable; long values are cut to where they differ."""
-    return f"{printable(difference.factor)}: {change(difference)}"
-
-
-def change(difference: Difference, width: int = _WIDTH) -> str:
+def change(difference: Difference, width: int = WIDTH) -> str:
     """`5 -> 7`; a value that one side lacks is `absent`, where a text would stand in quotes."""
     sides = [_ABSENT if side is None else printable(side) for side in (difference.left, difference.right)]
     start = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), min(map(len, sides)))

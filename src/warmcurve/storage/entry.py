@@ -69,14 +69,19 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def recorded_at(self) -> datetime | None:
         """In UTC; None where the conditions do not say, or not as a time."""
-        text = self.conditions.get("recorded_at")
-        if not isinstance(text, str):
-            return None
-        try:
-            moment = datetime.fromisoformat(text)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            return None
+        return recorded_at(self.conditions)
+
+
+def recorded_at(conditions: Mapping[str, Any]) -> datetime | None:
+    """When an entry with these conditions was recorded, in UTC."""
+    text = conditions.get("recorded_at")
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def writable(conditions: Mapping[str, Any]) -> dict[str, Any]:

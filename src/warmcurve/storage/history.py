@@ -19,7 +19,8 @@ A history only keeps a boot from stored curves or from storing; it makes none us
 counts as none.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from itertools import pairwise
@@ -294,12 +295,20 @@ class HistoryDirectory:
         self._histories.publish(name, msgspec.json.encode(history))
         self._histories.keep_newest(_is_history, KEPT, name)
 
-    def of(self, digest: str) -> tuple[Kept, ...]:
-        """Those of all machines, in the order of the machines' names. Raises `StoreError` where the directory itself
-        cannot be read or others may write to it.
+    def names(self) -> dict[str, list[str]]:
+        """The names of all files, by digest. Raises `StoreError` as `of` does."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for name in filter(_is_history, self._histories.names()):
+            found[name.partition("-")[0]].append(name)
+        return dict(found)
+
+    def of(self, digest: str, names: Iterable[str] | None = None) -> tuple[Kept, ...]:
+        """Those of all machines, in the order of the machines' names. Whoever asks for many digests lists the
+        directory once, with `names`. Raises `StoreError` where the directory itself cannot be read or others may write
+        to it.
         """
         found: list[Kept] = []
-        for name in self._histories.names():
+        for name in self._histories.names() if names is None else names:
             if _is_history(name) and name.startswith(f"{digest}-"):
                 found += self._kept(name, digest)
         return tuple(sorted(found, key=lambda each: each.history.machine if each.history else ""))
