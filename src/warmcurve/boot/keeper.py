@@ -1,6 +1,6 @@
-"""The leader's hand on what is kept: which entry may be tried, what is remembered of it, what is stored.
+"""Reads and writes the store for one boot: which entry may be tried, what is remembered of it, what is stored.
 
-Of several ranks the leader alone has one. Entries lie in a store, histories beside it (`history.py`).
+With several ranks only the leader has a keeper. Entries are in a store, and histories are beside it (`history.py`).
 """
 
 import platform
@@ -33,11 +33,11 @@ _EXPLAINING_NS: Final = 250_000_000
 _WHOLE: Final = frozenset(
     {Reason.ENTRY_SCHEMA, Reason.ENTRY_INCOMPLETE, Reason.ENTRY_EXPIRED, Reason.ENTRY_QUARANTINED}
 )
-"""An entry that is not used for one of these is in no one's way: it is only replaced."""
+"""An entry that is not used for one of these reasons is not damaged. It is replaced, and not moved aside."""
 
 
 def read(data: bytes, digest: str, plan: Plan) -> Entry:
-    """The entry, if it is whole and holds the runs of this plan. Raises `EntryError`."""
+    """The entry in these bytes. Raises `EntryError` if it is damaged, or has not the runs of this plan."""
     found = entry.decode(data, digest)
     if problem := calibration.shortfall(plan, found.profile):
         raise EntryError(Reason.ENTRY_INCOMPLETE, problem)
@@ -45,7 +45,7 @@ def read(data: bytes, digest: str, plan: Plan) -> Entry:
 
 
 class Keeper:
-    """For one boot of one fingerprint. Histories are optional, and no error of theirs goes further."""
+    """The keeper of one boot of one fingerprint. Histories are optional, and their errors are ignored."""
 
     def __init__(
         self, digest: str, plan: Plan, store: Store, histories: Histories | None, settings: Settings, clock: Clock
@@ -62,7 +62,7 @@ class Keeper:
         self._profile: CostProfile | None = None
 
     def check(self, data: bytes, found: Entry) -> None:
-        """Raises `EntryError` where a whole entry is not to be tried: too old, or in quarantine."""
+        """Raises `EntryError` if a sound entry must not be tried: it is too old, or in quarantine."""
         self._check_age(found.recorded_at)
         self._tried, self._profile = sha256(data).hexdigest(), found.profile
         # Where no calibration may follow, nothing would ever end a quarantine; in an audit nothing is tried. Nor would
@@ -87,7 +87,7 @@ class Keeper:
             raise EntryError(Reason.ENTRY_EXPIRED, detail)
 
     def nearest(self, factors: dict[str, Value]) -> str | None:
-        """What a log says of a miss. It only informs, so it is given little time."""
+        """The nearest entry, for the log line of a miss. It only informs, so it gets little time."""
         deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
         return explain.in_brief(factors, self._store, lambda: self._clock.monotonic_ns() > deadline)
 
@@ -97,7 +97,7 @@ class Keeper:
             self._store.set_aside(self._digest)
 
     def accepted(self, readings: Sequence[Reading]) -> None:
-        """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
+        """The sentinels confirmed the entry. If the history already says so, nothing is written."""
         assert self._profile is not None
         history = self._history.with_acceptance(self._now(), self._profile, readings, self._disagreement_limit)
         if history != self._history:
