@@ -1,7 +1,7 @@
-"""Another program's values, in the factor algebra.
+"""Turns another program's values into values that a factor may have.
 
-Nothing is told by `str(object)` or `repr(object)`, which hold addresses; what says nothing stable of itself stands as
-its type's name, and what has not even a stable name is a ValueError.
+`str(object)` and `repr(object)` are never used, because they contain addresses. A value without stable contents becomes
+the name of its type. A value without even a stable name is a ValueError.
 """
 
 import numbers
@@ -25,7 +25,7 @@ def class_of(value: object) -> str | None:
 
 
 def plain(value: Any) -> Value:
-    """Fields of dataclasses, items of containers, names of what has a name; ValueError for what has none."""
+    """The fields of a dataclass, the items of a container, the name of anything else. ValueError without a name."""
     if value is None or type(value) in (bool, str):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Enum):
