@@ -62,8 +62,8 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     `expected_ms` is what one round of the sentinels costs by the stored curves.
 
     `step` is where an unforeseen error happened. `factors` are kept after a miss, to explain it later. If a report is
-    `shortened`, they are left out. `regret` compares stored curves with fresh ones, if both are known. `unreviewed` names
-    factors that no review knows; they count. `vote` is null for a world of one.
+    `shortened`, they are left out. `regret` compares stored curves with fresh ones, if both are known. `unreviewed`
+    names factors that no review knows; they count. `vote` is null for a world of one.
     """
 
     schema: int = 1
