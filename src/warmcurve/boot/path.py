@@ -105,7 +105,7 @@ class Boot:
     def _open(self) -> Voting[tuple[Decision, tuple[int, ...]]]:
         """The path up to the first decision. Also the sentinels that the leader chose."""
         if self.given.settings.mode == "off":
-            return (yield from self._withdraw(Reason.SWITCHED_OFF, "by the mode")), ()
+            return (yield from self._withdraw(Reason.SWITCHED_OFF, "the mode is off")), ()
         if self.party.world > 1 and self.given.register is None:
             self.party.over = True
             return (yield from self._withdraw(Reason.VOTE_UNAVAILABLE, f"{self.party.world} ranks take part")), ()
@@ -159,7 +159,7 @@ class Boot:
     def _keyed(self, factors: Factors) -> dict[str, Value]:
         """The engine's factors and the plan, copied, so that nobody can change them any more."""
         if "plan" in factors:
-            raise FactorError(Reason.FACTOR_INVALID, "plan", "this name is the boot's own")
+            raise FactorError(Reason.FACTOR_INVALID, "plan", "the boot itself adds a factor of this name")
         keyed: dict[str, Value] = json.loads(canonical({**factors, "plan": self.given.plan.described()}))
         return keyed
 

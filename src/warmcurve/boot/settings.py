@@ -100,7 +100,7 @@ def _age(environment: Mapping[str, str], name: str) -> float | None:
     number, unit = text[:-1], _SECONDS.get(text[-1])
     if unit and number.isascii() and number.isdecimal() and len(number) < 10 and int(number):
         return float(int(number) * unit)
-    raise SettingsError(f"{name}={text!r:.40} is no age such as 90d, 12h, 30m or 45s")
+    raise SettingsError(f"{name}={text!r:.40} is not an age such as 90d, 12h, 30m or 45s")
 
 
 def _count(environment: Mapping[str, str], name: str, default: int) -> int:

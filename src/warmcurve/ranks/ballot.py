@@ -66,7 +66,7 @@ class Offer(msgspec.Struct, frozen=True):
     def check_sizes(self, captured: Sequence[int]) -> None:
         """Raises `VoteError` for sentinels that this rank could not replay."""
         if not self.sizes or not set(self.sizes) <= set(captured):
-            raise VoteError(f"the offered sentinels {list(self.sizes)} are no captured sizes")
+            raise VoteError(f"the offered sentinels {list(self.sizes)} are not captured sizes")
 
 
 class Ballot(msgspec.Struct, frozen=True):

@@ -61,7 +61,7 @@ def _named(value: Any) -> Value:
     if isinstance(value, type | FunctionType | BuiltinFunctionType | MethodType):
         name = f"{value.__module__}.{value.__qualname__}"
         if "<" in name:
-            raise ValueError(f"{name} has no name that another process would know")
+            raise ValueError(f"{name} has no stable name (a lambda or a local function)")
         return name
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
@@ -86,6 +86,6 @@ def _mapping(value: Mapping[Any, Any]) -> Value:
         if type(name) in (bool, int) or name is None:
             name = f"{type(name).__name__} {name}"
         if not isinstance(name, str) or name in found:
-            raise ValueError(f"a key of type {class_of(key)} that stands for none or for several")
+            raise ValueError(f"a key of type {class_of(key)} has no stable name, or the name of another key")
         found[name] = plain(item)
     return found

@@ -93,7 +93,7 @@ class File:
         left = max(0, self.size - self._file.tell())
         count = left if count < 0 else min(count, left)
         if count > self._reading.bytes_left:
-            raise ValueError("more bytes than are read of a model")
+            raise ValueError("needs more bytes than are read for one factor")
         self._reading.bytes_left -= count
         return self._file.read(count)
 

@@ -30,5 +30,5 @@ def answers(facts: Iterable[Fact], source: Any) -> dict[str, Value]:
         except (AttributeError, OSError, TypeError, ValueError) as error:
             raise FactorError(Reason.FACTOR_UNKNOWN, f"device.{fact.name}", str(error)) from error
         if found[fact.name] is None and not fact.optional:
-            raise FactorError(Reason.FACTOR_UNKNOWN, f"device.{fact.name}", "the device does not tell")
+            raise FactorError(Reason.FACTOR_UNKNOWN, f"device.{fact.name}", "the device gave no answer")
     return found

@@ -89,5 +89,5 @@ class Cpu(msgspec.Struct, frozen=True):
                 if name.strip() in wanted:
                     found.setdefault(name.strip(), value.strip())
         if not found:
-            raise FactorError(Reason.FACTOR_UNKNOWN, "device.name", f"{self.cpuinfo} does not tell the CPU's model")
+            raise FactorError(Reason.FACTOR_UNKNOWN, "device.name", f"{self.cpuinfo} does not have the CPU's model")
         return " ".join(found[name] for name in wanted if name in found)

@@ -67,9 +67,7 @@ def _default_store(group: Any, config: Any) -> KeyValue:
         raise VoteError("elastic expert parallelism has no process group of its world")
     # A launcher of its own may put several engines into one world (`ExternalDP` in initialize_model_parallel).
     if group.world_size != config.world_size_across_dp:
-        raise VoteError(
-            f"vLLM's world of {group.world_size} ranks is not the {config.world_size_across_dp} of one engine"
-        )
+        raise VoteError(f"vLLM's world has {group.world_size} ranks, but one engine has {config.world_size_across_dp}")
     if not torch.distributed.is_initialized() or torch.distributed.get_world_size() != group.world_size:
         raise VoteError("torch's default process group is not vLLM's world")
     return DefaultStore(group.rank_in_group)

@@ -22,6 +22,6 @@ def identity(files: Iterable[Path], reading: Reading) -> dict[str, Value]:
         with reading.opened(path) as file, zipfile.ZipFile(file) as archive:
             (member,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             if archive.getinfo(member).compress_type != zipfile.ZIP_STORED:
-                raise ValueError("is compressed, as torch leaves none")
+                raise ValueError("is compressed, but torch writes no compressed files")
             digests.append(hashlib.sha256(archive.read(member)).hexdigest())
     return {"digest": hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest(), "tensors": None}

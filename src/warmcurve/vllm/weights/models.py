@@ -71,7 +71,7 @@ def _digest(path: Path, reading: Reading) -> str:
 def _json(file: File) -> Any:
     """As transformers reads it, which allows infinities."""
     if file.size > _LONGEST_CONFIGURATION:
-        raise ValueError(f"{file.size} bytes are too many")
+        raise ValueError(f"is too large, with {file.size} bytes")
     return json.loads(file.exactly(file.size))
 
 
