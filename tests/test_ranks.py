@@ -200,7 +200,7 @@ LIMITS = Settings(Limits(max_regret=0.3))
         ({"settings": Settings(tail="once")}, Reason.RANKS_DIFFER, "settings tail "),
         ({"settings": Settings(mode="record")}, Reason.RANKS_DIFFER, "settings mode "),
         ({"settings": Settings(mode="verify")}, Reason.RANKS_DIFFER, "settings mode "),
-        ({"settings": Settings(mode="off")}, Reason.SWITCHED_OFF, "by the mode"),
+        ({"settings": Settings(mode="off")}, Reason.SWITCHED_OFF, "the mode is off"),
     ],
     ids=["factor", "unknown factor", "limits", "sentinels", "tail", "record", "verify", "off"],
 )

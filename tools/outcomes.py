@@ -1,4 +1,4 @@
-"""Write docs/outcomes.md from the vocabulary, so that the headings of the docs are the words of the log.
+"""Write docs/outcomes.md from the vocabulary. So the headings of the page are the words of the log.
 
 usage: python tools/outcomes.py
 """
@@ -10,19 +10,19 @@ from warmcurve.outcome import MEANINGS, OUTCOMES, Outcome, Reason
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "outcomes.md"
 _GROUPS = (
     ("No stored curve to use", Reason.ABSENT),
-    ("A stored curve that was turned down", Reason.SENTINEL_MISSING),
+    ("A stored curve that was rejected", Reason.SENTINEL_MISSING),
     ("A calibration that was not stored", Reason.FACTOR_UNKNOWN),
     ("Ranks that could not go on together", Reason.RANKS_DIFFER),
     ("What the mode asks for", Reason.SWITCHED_OFF),
-    ("warmcurve stood aside", Reason.NOTHING_CAPTURED),
+    ("warmcurve took no part, or could not finish", Reason.NOTHING_CAPTURED),
 )
 _HEAD = """\
 # Outcomes and reasons
 
-Every boot ends in exactly one **outcome**. A **reason** says what kept it from its plain course; it is null for an
-entry that was accepted (`reused`) and for a first boot with nothing stored (`recorded`). A report also has `missed`,
-why no stored curve was used: it is the same word as the reason, except where the reason is why nothing could be stored.
-These words are the fields of the log line, of the boot report and of `warmcurve ls` and `verify`.
+Every boot ends in exactly one **outcome**. A **reason** says what went other than planned. It is null after a hit
+(`reused`) and after a first boot with nothing stored (`recorded`). A report also has `missed`: why no stored curve was
+used. `missed` and the reason are the same word, unless nothing could be stored: then the reason says why not. The log
+line, the boot report, `warmcurve ls` and `warmcurve verify` use these words.
 
 This page is written by `tools/outcomes.py` from `warmcurve.outcome`.
 """

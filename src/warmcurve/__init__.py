@@ -1,7 +1,7 @@
 """A persistent, fail-closed cache of the cost curves of adaptive verification.
 
-The names below are the public interface; each is loaded when first used, because an engine's plugin loader imports
-this package in every process, also in those that never calibrate.
+The names below are the public interface. Each one is loaded at its first use. An engine's plugin loader imports this
+package in every process, and most of them never calibrate.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The time, as a boot sees it."""
+"""The clock of a boot, which tests replace."""
 
 import time
 from datetime import UTC, datetime

@@ -112,7 +112,6 @@ def test_json_tells_the_same(store: DirectoryStore, factors: dict[str, Any], wri
             "regret": None,
             "shortened": False,
             "digest": fingerprint(factors | {"k": 5}),
-            "shortened": False,
             "found": False,
             "stored": False,
             "meanings": {word: MEANINGS[Reason(word)]._asdict() for word in ("absent", "store_read_only")},
@@ -366,7 +365,7 @@ def test_a_copy_at_the_wrong_level_is_told(
     write(factors=factors, detail=f"looked in {entries}")
     text = run("explain").stdout
     assert _head(text)["detail"] == f"looked in {entries}"
-    assert text.endswith(f"No other entry is stored in {store.directory} that it could be compared with.\n{told}")
+    assert text.endswith(f"No other entry is stored in {store.directory}, so there is nothing to compare with.\n{told}")
     assert _explained(run)["misplaced"] == [str(copied)]
     write(1, factors=factors, missed=Reason.SENTINEL_SHAPE)
     assert "entries lie in" not in run("explain").stdout

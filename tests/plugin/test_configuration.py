@@ -106,7 +106,7 @@ def test_dataclasses_of_others_are_values() -> None:
 @pytest.mark.parametrize(
     ("broken", "problem"),
     [
-        (lambda: section("ModelConfig", hf_overrides=lambda config: config), "has no name that another process"),
+        (lambda: section("ModelConfig", hf_overrides=lambda config: config), "has no stable name"),
         (lambda: _without(section("ModelConfig", hf_overrides=None)), "no attribute 'hf_overrides'"),
         (lambda: section("ModelConfig", hf_overrides=_endless()), "recursion"),
     ],

@@ -294,7 +294,7 @@ def test_a_header_beyond_the_bound_is_not_read(tmp_path: Path, monkeypatch: pyte
     two = write(tmp_path / "two", A, B)
     size = len(header(A)) - 64
     monkeypatch.setattr(reading.Reading.__init__, "__defaults__", (size + 20,))
-    assert "more bytes than are read" in problem(two)
+    assert "needs more bytes than are read" in problem(two)
 
 
 @given(st.binary(max_size=200))

@@ -1,8 +1,7 @@
 """What happens at a boot, from "the engine asks to calibrate" to "it plans with these curves".
 
-It knows every room below and decides through them alone. It must not know an engine, a device or an environment
-variable's reader: engine, store, clock and ranks are given to it.
-
-Start with `path.py`: one boot in one screen. `request.py` is what it asks of an engine, `driver.py` answers for an
-engine that can, `keeper.py` is its hand on stored entries, `settings.py` is what a person may choose.
+It calls the rooms below it. It must not know an engine or a device: engine, store, clock and ranks are given to it.
+Start with `path.py`, one boot. `inputs.py`, `position.py` and `findings.py` are what a boot was given, where it stands
+and what it has found. `request.py` is what it asks of an engine, `driver.py` runs it on one, `keeper.py` reads and
+writes the store, `settings.py` is what a person may choose.
 """

@@ -1,4 +1,4 @@
-"""Stored curves beside a full calibration: what replays of every captured size would say of them (mode `verify`)."""
+"""The mode `verify`: it judges stored curves by a full calibration, as if every captured size had been replayed."""
 
 from collections import Counter
 from typing import Final
@@ -16,10 +16,10 @@ HOLDS: Final = "the stored curves hold"
 
 
 def audit(stored: CostProfile | None, samples: Samples, settings: Settings) -> tuple[Evidence | None, str | None]:
-    """The evidence, as if every captured size had been replayed as often as the calibration did, up to the last look of
-    the policy, and what follows from it in words. Where nothing is stored or was measured there is neither.
+    """The evidence, and what follows from it in words. Both are None if nothing is stored or nothing was measured.
 
-    Raises `ProfileError` for samples of which no profile can be made.
+    The runs of the calibration stand for replays of every captured size. They are held to the policy's last look.
+    Raises `ProfileError` if no profile can be made of the samples.
     """
     if stored is None:
         return None, None

@@ -1,4 +1,4 @@
-"""Driving a boot on an engine that can answer each request with a call."""
+"""Runs a boot on an engine that can answer each request with a call."""
 
 from typing import Protocol
 
@@ -21,9 +21,11 @@ class Engine(Protocol):
 
 
 def drive(boot: Boot, engine: Engine) -> BootReport:
-    """Run a boot to its end. An error of the engine passes through; where several ranks vote, `Boot.withdraw` must be
-    called then, before anything else runs on this rank. `CurvesRequired`, of the mode `require`, means that the engine
-    must not go on; `Boot.abandon` gives the report of either.
+    """Run a boot to its end.
+
+    An error of the engine passes through. With several ranks, call `Boot.withdraw` then, before anything else runs on
+    this rank. `CurvesRequired` (mode `require`) means that the engine must not go on. `Boot.abandon` gives the report
+    in both cases.
     """
     steps = boot.run()
     try:

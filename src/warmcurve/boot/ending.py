@@ -1,4 +1,4 @@
-"""The report of a boot, from what it was given, where it stands and what it has found out."""
+"""Makes the report of a boot, from what it was given, where it stands and what it has found."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ def report(
     reason: Reason | None,
     step: Step | None = None,
 ) -> BootReport:
-    """`step` is told where an error that nobody foresaw was met."""
+    """`step` is given only after an unforeseen error: it says where the boot stood."""
     hit, decision, party = outcome is Outcome.REUSED, position.decision, position.party
     waited_ns = 0 if given.register is None else given.register.waited_ns
     return BootReport(

@@ -1,4 +1,4 @@
-"""What a boot has found out: about its engine, about the stored curves, and about how it went."""
+"""What a boot has found: the engine's factors, the stored curves, the verdict on them, and the runs it took."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""The leader's hand on what is kept: which entry may be tried, what is remembered of it, what is stored.
+"""Reads and writes the store for one boot: which entry may be tried, what is remembered of it, what is stored.
 
-Of several ranks the leader alone has one. Entries lie in a store, histories beside it (`history.py`).
+With several ranks only the leader has a keeper. Entries are in a store, and histories are beside it (`history.py`).
 """
 
 import platform
@@ -36,11 +36,11 @@ _CLOCKS_DIFFER_S: Final = 3600
 _WHOLE: Final = frozenset(
     {Reason.ENTRY_SCHEMA, Reason.ENTRY_INCOMPLETE, Reason.ENTRY_EXPIRED, Reason.ENTRY_QUARANTINED}
 )
-"""An entry that is not used for one of these is in no one's way: it is only replaced."""
+"""An entry that is not used for one of these reasons is not damaged. It is replaced, and not moved aside."""
 
 
 def read(data: bytes, digest: str, plan: Plan) -> Entry:
-    """The entry, if it is whole and holds the runs of this plan. Raises `EntryError`."""
+    """The entry in these bytes. Raises `EntryError` if it is damaged, or has not the runs of this plan."""
     found = entry.decode(data, digest)
     if problem := calibration.shortfall(plan, found.profile):
         raise EntryError(Reason.ENTRY_INCOMPLETE, problem)
@@ -48,7 +48,7 @@ def read(data: bytes, digest: str, plan: Plan) -> Entry:
 
 
 class Keeper:
-    """For one boot of one fingerprint. Histories are optional, and no error of theirs goes further."""
+    """The keeper of one boot of one fingerprint. Histories are optional, and their errors are ignored."""
 
     def __init__(
         self, digest: str, plan: Plan, store: Store, histories: Histories | None, settings: Settings, clock: Clock
@@ -65,8 +65,8 @@ class Keeper:
         self._profile: CostProfile | None = None
 
     def check(self, data: bytes, found: Entry) -> str | None:
-        """What a person should know of an entry that is tried. Raises `EntryError` where a whole one is not to be: too
-        old, or in quarantine.
+        """What a person should know of an entry that is tried. Raises `EntryError` if a sound entry must not be tried:
+        it is too old, or in quarantine.
         """
         note = self._check_age(found.recorded_at)
         self._tried, self._profile = sha256(data).hexdigest(), found.profile
@@ -102,14 +102,16 @@ class Keeper:
         return f"this host's clock says {wrong}: no age can be told, and the entry counts as young"
 
     def absence(self, factors: dict[str, Value]) -> str:
-        """What a log says of a miss: where was looked, and what lies there. It only informs, so it has little time."""
+        """For the log line of a miss: where a boot looked, and the nearest entry. It only informs, so it gets little
+        time.
+        """
         deadline = self._clock.monotonic_ns() + _EXPLAINING_NS
 
         def enough() -> bool:
             return self._clock.monotonic_ns() > deadline
 
-        told = self._store.whereabouts(enough), explain.in_brief(factors, self._store, enough)
-        return "; ".join(filter(None, told))
+        texts = self._store.whereabouts(enough), explain.in_brief(factors, self._store, enough)
+        return "; ".join(filter(None, texts))
 
     def clear(self, error: EntryError) -> None:
         """Take a damaged entry out of the way."""
@@ -117,7 +119,7 @@ class Keeper:
             self._store.set_aside(self._digest)
 
     def accepted(self, readings: Sequence[Reading]) -> None:
-        """The entry holds here. Where the last that was remembered agrees with it, nothing is written."""
+        """The sentinels confirmed the entry. If the history already says so, nothing is written."""
         assert self._profile is not None
         history = self._history.with_acceptance(self._now(), self._profile, readings, self._limits)
         if history != self._history:

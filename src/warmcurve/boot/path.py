@@ -1,7 +1,7 @@
 """The path from boot to decision, sans-I/O.
 
-`Boot.run()` is a generator: it yields what the engine is to do and is sent what was measured. It never touches a
-device; files, clock and the store that ranks vote over come in as small protocols. An engine drives it like this
+`Boot.run()` is a generator. It yields what the engine must do, and is sent what was measured. It never touches a
+device. Files, clock and the store that ranks vote over are small protocols. An engine drives it like this
 (`driver.py`):
 
     steps = boot.run()
@@ -20,12 +20,13 @@ device; files, clock and the store that ranks vote over come in as small protoco
                         └─ Install, vote ── refused ───────→ Calibrate, replace
                             └─ reused
 
-That is the mode `reuse`. With `require` nothing calibrates: the path ends in `CurvesRequired`, which stops the engine.
-`record` never offers an entry, `verify` compares it with a full calibration and stores nothing, `off` does neither.
+This is the mode `reuse`. In `require` nothing calibrates: the path ends in `CurvesRequired`, which stops the engine.
+`record` never offers an entry. `verify` compares the entry with a full calibration, and stores nothing. `off` does
+neither.
 
-Errors that belong to the path (`WarmcurveError`) become reasons here. An error that nobody foresaw passes through:
-the engine's adapter catches it at its edge, tells the other ranks with `Boot.withdraw`, lets the engine calibrate as it
-does without warmcurve, and reports it with `Boot.abandon`.
+Errors that belong to the path (`WarmcurveError`) become reasons here. An unforeseen error passes through. The engine's
+adapter catches it at its edge. It tells the other ranks with `Boot.withdraw`, lets the engine calibrate as it does
+without warmcurve, and reports the error with `Boot.abandon`.
 """
 
 import json
@@ -65,8 +66,7 @@ from warmcurve.storage.fingerprint import Factors, Value, canonical, fingerprint
 class Boot:
     """One boot of one rank: what it was `given`, its `position` on the path, and what it has `found`.
 
-    Nothing here reads an environment or a file. In a world of several ranks the leader alone has a keeper, its hand on
-    what is stored.
+    Nothing here reads an environment or a file. With several ranks only the leader has a keeper, which uses the store.
     """
 
     def __init__(self, given: Inputs) -> None:
@@ -103,9 +103,9 @@ class Boot:
         return (yield from self._calibrate(decision))
 
     def _open(self) -> Voting[tuple[Decision, tuple[int, ...]]]:
-        """Up to the first decision, and the sentinels that go with it."""
+        """The path up to the first decision. Also the sentinels that the leader chose."""
         if self.given.settings.mode == "off":
-            return (yield from self._withdraw(Reason.SWITCHED_OFF, "by the mode")), ()
+            return (yield from self._withdraw(Reason.SWITCHED_OFF, "the mode is off")), ()
         if self.party.world > 1 and self.given.register is None:
             self.party.over = True
             return (yield from self._withdraw(Reason.VOTE_UNAVAILABLE, f"{self.party.world} ranks take part")), ()
@@ -157,9 +157,9 @@ class Boot:
         return (yield from self.party.settle(own, promise=promise)), offer.sizes
 
     def _keyed(self, factors: Factors) -> dict[str, Value]:
-        """The engine's factors and the plan, as a tree of our own that nobody changes any more."""
+        """The engine's factors and the plan, copied, so that nobody can change them any more."""
         if "plan" in factors:
-            raise FactorError(Reason.FACTOR_INVALID, "plan", "this name is the boot's own")
+            raise FactorError(Reason.FACTOR_INVALID, "plan", "the boot itself adds a factor of this name")
         keyed: dict[str, Value] = json.loads(canonical({**factors, "plan": self.given.plan.described()}))
         return keyed
 
@@ -195,7 +195,7 @@ class Boot:
         return Decision(Course.CALIBRATE, reason, detail, self.party.rank, agreed=True)
 
     def _reuse(self, sizes: tuple[int, ...]) -> Path[Decision]:
-        """From the first sentinel to curves that are in place on every rank, or the decision to calibrate."""
+        """The path from the first sentinel until the curves are in place on every rank, or all calibrate."""
         given, position, stored = self.given, self.position, self.found.stored
         assert stored is not None
         self.found.expected_ms = stored.expected_ms(sizes)
@@ -284,7 +284,7 @@ class Boot:
         return Ending(Outcome.RECORDED, None if decision.reason in PLANNED else decision.reason, detail)
 
     def _add_regret(self, samples: Samples) -> None:
-        """For the report: what the stored curves are worth against the fresh ones."""
+        """For the report: what the stored curves would have lost against the fresh ones."""
         with suppress(ProfileError):
             if (stored := self.found.stored) is not None and samples:
                 fresh = profile_from(samples, stored.capture_limit)

@@ -1,4 +1,4 @@
-"""Where a boot stands on its path, and what has been decided so far."""
+"""Where a boot stands on its path, and what was decided so far."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from warmcurve.ranks.vote import Course, Decision, Party
 class Position:
     """`party` is this rank's part in the votes.
 
-    `own` is this rank's last word, `decision` what all ranks do. `installing` is true while the engine takes stored
-    curves, which may be a collective. `started_ns` and `in_place_ns` are the clock's, of the start and of the moment
-    from which the engine had curves to plan with.
+    `own` is this rank's last vote, `decision` is what all ranks do. `installing` is true while the engine installs
+    stored curves, which may be a collective. `started_ns` is the time of the start, `in_place_ns` the time from which
+    the engine had curves to plan with.
     """
 
     party: Party
@@ -25,10 +25,10 @@ class Position:
 
     @property
     def reused(self) -> bool:
-        """Whether stored curves are in place on every rank. They stay, whatever comes."""
+        """Whether stored curves are in place on every rank. From then on they stay."""
         return self.party.over and self.decision is not None and self.decision.course is Course.GO
 
     @property
     def agreed(self) -> bool:
-        """Whether every rank has the decision that this one has, and the same settings."""
+        """Whether every rank has the same decision and the same settings."""
         return self.decision is not None and self.decision.agreed

@@ -1,4 +1,4 @@
-"""From the samples of a calibration to the entry that holds them, or why none is made."""
+"""Makes the entry of a calibration from its samples, or says why there is none."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def record(
     factors: dict[str, Value],
     conditions: Mapping[str, Any],
 ) -> Entry:
-    """Raises `ProfileError` where the samples are not those of the plan, or are not admitted (`admission.py`)."""
+    """The entry of these samples. Raises `ProfileError` if they are not the plan's, or are not admitted."""
     profile = calibration.profile_from(samples, plan.captured[-1])
     if problem := calibration.shortfall(plan, profile):
         raise ProfileError(problem)

@@ -1,4 +1,4 @@
-"""What a boot asks of an engine, and what it is sent in return."""
+"""The requests of a boot to an engine, and the replies."""
 
 from collections.abc import Generator
 from typing import Any, TypeAlias, TypeVar
@@ -12,22 +12,22 @@ from warmcurve.reporting.report import BootReport
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """Run one timed step of each of these numbers of tokens, in order; reply with their samples."""
+    """Run one timed step of each of these numbers of tokens, in order. Reply with their samples."""
 
     sizes: tuple[int, ...]
 
 
 class Install(msgspec.Struct, frozen=True):
-    """Plan with these curves; reply with nothing, or throw `InstallRefused` into the generator."""
+    """Plan with these curves. Reply with nothing, or throw `InstallRefused` into the generator."""
 
     verified: VerifiedProfile
 
 
 class Calibrate(msgspec.Struct, frozen=True):
-    """Run the full calibration and plan with its curves; reply with its samples, one a run.
+    """Run the full calibration and plan with its curves. Reply with its samples, one for each run.
 
-    Throw `ProfileError` into the generator instead where the engine plans with something that must not be stored, or
-    knows that something compiled meanwhile (`Reason.CALIBRATION_COLD`).
+    If the curves must not be stored, throw `ProfileError` into the generator instead. One such case is that something
+    compiled meanwhile (`Reason.CALIBRATION_COLD`).
     """
 
 

@@ -30,7 +30,7 @@ _LIMITS: Final = Limits()
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Where no limits are given they are those of the policy: a sweep allows less (`sentinel.looks`)."""
+    """Without given limits, the limits are those of the policy: a sweep allows less (`sentinel.SWEEP`)."""
 
     limits: Limits = _LIMITS
     trust_group: bool = False
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Raises `SettingsError`, which names the variable and what it takes."""
+        """The settings. Raises `SettingsError`, which names the variable and the values that it takes."""
         default, sentinels = Limits(), _policy(environment, "WARMCURVE_SENTINELS")
         low = _number(environment, "WARMCURVE_SCALE_LOW", default.scale_low, least=0, most=1)
         high = _number(environment, "WARMCURVE_SCALE_HIGH", default.scale_high, least=1, most=sys.float_info.max)
@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
         )
 
     def common(self) -> dict[str, Any]:
-        """What changes the runs of a hit or their verdict, so that all ranks must have it alike."""
+        """The settings that change the runs of a hit or their verdict. All ranks need the same."""
         limits: dict[str, Any] = msgspec.to_builtins(self.limits)
         return limits | {"sentinels": self.sentinels, "tail": self.tail, "mode": self.mode}
 
@@ -100,7 +100,7 @@ def _age(environment: Mapping[str, str], name: str) -> float | None:
     number, unit = text[:-1], _SECONDS.get(text[-1])
     if unit and number.isascii() and number.isdecimal() and len(number) < 10 and int(number):
         return float(int(number) * unit)
-    raise SettingsError(f"{name}={text!r:.40} is no age such as 90d, 12h, 30m or 45s")
+    raise SettingsError(f"{name}={text!r:.40} is not an age such as 90d, 12h, 30m or 45s")
 
 
 def _count(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -1,14 +1,15 @@
-"""May a calibration be stored? Four things that a curve measured in peace does not show.
+"""Decides whether a calibration may be stored. It may not if it is cold, noisy, flat or bent.
 
-- cold: a first replay far slower than the others of its size: something compiled, or clocks came up, meanwhile. In the
-  eager tail an engine's first run is meant to compile (vLLM says so of its own), so there the second is looked at;
-- noisy: replays of a size that differ so much that their median could be any of them. One size is enough, because a
-  plan is an argmin, and is drawn to the very size that came out too cheap;
-- flat: costs that do not rise from the smallest size to the largest, so the runs were not those of their sizes;
-- bent: a size far cheaper than a smaller one. Planners take the running maximum, and plan with another curve than the
-  one that was measured.
+- cold: the first replay of a size is far slower than the others: something compiled, or the clocks came up. In the
+  eager tail the first run is meant to compile (vLLM says so), so there the second replay is looked at;
+- noisy: the replays of a size differ so much that their median cannot be trusted. One such size is enough, because a
+  plan is drawn to the size that came out too cheap;
+- flat: the costs do not rise from the smallest size to the largest, so the runs did not have their sizes;
+- bent: a size is far cheaper than a smaller one. Planners take the running maximum, and so plan with another curve
+  than the one that was measured.
 
-What is not admitted is used for this boot and not stored. Pure: all follows from the samples that an entry holds.
+A calibration that is not admitted is used for this boot and not stored. All follows from the samples that an entry
+holds.
 """
 
 import math
@@ -26,8 +27,11 @@ from warmcurve.outcome import Reason
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """What is admitted: dispersion of a size up to `noise`, its first replay up to `cold` times the median of the
-    others, at least `rise` more cost for each doubling of the size (0: any), costs raised by a share up to `bend`.
+    """The limits of admission.
+
+    `noise` is the largest dispersion of a size. `cold` is how many times the median of its others a first replay may
+    take. `rise` is the least share by which the cost must rise with each doubling of the size (0: it may fall). `bend`
+    is the largest share by which the running maximum may raise a cost.
     """
 
     noise: float = 0.1
@@ -50,7 +54,7 @@ class _Point(NamedTuple):
 
 
 def objection(profile: CostProfile, thresholds: Thresholds) -> Objection | None:
-    """Why this profile is not to be stored, or None. What disturbs a measurement is told before what it does to it."""
+    """Why this profile must not be stored, or None. A cause (cold, noisy) comes before its effect (flat, bent)."""
     points = tuple(_points(profile))
     return (
         _cold(points, thresholds.cold)

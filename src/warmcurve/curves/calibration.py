@@ -1,7 +1,7 @@
-"""What a full calibration runs, and the curves its samples make.
+"""What a full calibration runs, and how its samples become curves.
 
-Pure: engines do the runs. The plan and the medians are the ones that vLLM uses for adaptive verification, so that a
-stored profile is the one the engine would have measured.
+These functions are pure: engines do the runs. Plan and medians are those of vLLM's adaptive verification. So a stored
+profile is the one that the engine would have measured.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ REPLAYS = 5
 class Plan(msgspec.Struct, frozen=True):
     """The runs of one full calibration.
 
-    `runs` holds the number of target tokens of every run in order, repeats included; `captured` the sizes with a
-    captured graph, in increasing order (empty where nothing was captured). Raises `ProfileError` for any other order.
+    `runs` has the number of target tokens of every run in order, with repeats. `captured` has the captured sizes, in
+    increasing order; it is empty if nothing was captured. Raises `ProfileError` for any other order.
     """
 
     runs: tuple[int, ...]
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
         return tuple(size for size in self.sizes() if not self.captured or size > self.captured[-1])
 
     def described(self) -> dict[str, Any]:
-        """As a factor: curves measured at other sizes are other curves."""
+        """The plan as a factor. Curves that were measured at other sizes are other curves."""
         return {"sizes": list(self.sizes()), "captured": list(self.captured), "runs": len(self.runs)}
 
 
@@ -59,10 +59,10 @@ def plan(captured: Sequence[int], max_tokens: int, replays: int = REPLAYS) -> Pl
 
 
 def profile_from(samples: Iterable[Sample], capture_limit: int) -> CostProfile:
-    """Medians by size. Raises `ProfileError` for a sample without a usable time, or where no draft cost is known.
+    """The medians by size. Raises `ProfileError` for a sample without a usable time, or if no draft cost is known.
 
-    Only full-graph samples price the drafter: while the target runs eagerly the host is still launching its kernels,
-    which opens gaps inside the drafter's own interval.
+    Only full-graph samples give a cost of the drafter. While the target runs eagerly, the host is still launching its
+    kernels, and this opens gaps inside the drafter's interval.
     """
     kept = tuple(samples)
     for sample in kept:
@@ -73,7 +73,7 @@ def profile_from(samples: Iterable[Sample], capture_limit: int) -> CostProfile:
 
 
 def times_ms(samples: Iterable[Sample]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
-    """The times that each point of both curves is the median of: the target's by tokens, the drafter's by requests."""
+    """The times of each point: the target's by tokens, the drafter's by requests. The curves are their medians."""
     verify: defaultdict[int, list[float]] = defaultdict(list)
     draft: defaultdict[int, list[float]] = defaultdict(list)
     for sample in samples:
@@ -84,13 +84,13 @@ def times_ms(samples: Iterable[Sample]) -> tuple[dict[int, list[float]], dict[in
 
 
 def dispersion(times_ms: Sequence[float]) -> float:
-    """The median absolute deviation of times, as a share of their median. Two odd ones in five do not show in it."""
+    """The median absolute deviation of times, as a share of their median. Two odd times of five do not change it."""
     middle = median(times_ms)
     return median(abs(ms - middle) for ms in times_ms) / middle
 
 
 def shortfall(plan: Plan, profile: CostProfile) -> str | None:
-    """In which way these samples are not those of the plan's runs, or None.
+    """Why these samples are not those of the plan's runs, or None.
 
     An engine may trim a run of the eager tail to what its token budget leaves beside the drafter's positions, as vLLM
     does (`GPUModelRunner._dummy_run`); a captured size is replayed as it is.
@@ -106,7 +106,7 @@ def shortfall(plan: Plan, profile: CostProfile) -> str | None:
 
 
 def tokens_run(plan: Plan, profile: CostProfile) -> dict[int, int]:
-    """By size of the plan, how many tokens its run really had. The profile must be one without a shortfall."""
+    """How many tokens the run of each planned size really had. The profile must have no shortfall."""
     return {size: sample.tokens for size, sample in zip(plan.runs, profile.samples, strict=True)}
 
 

@@ -1,4 +1,4 @@
-"""What moved: which sizes became dearer or cheaper than stored, and what the rest did. In words, for people."""
+"""Says in words what moved: which sizes became dearer or cheaper than stored, and what the rest did."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from statistics import median, median_high, median_low
 from typing import Final, NamedTuple
 
 STEADY: Final = 1.1
-"""Ratios closer than this count as equal, unless nothing else would be left to tell."""
+"""Ratios that are closer than this count as equal, unless nothing would be left to say."""
 _NAMED: Final = 4
 
 
@@ -18,10 +18,10 @@ class _Group(NamedTuple):
 
 
 def moved(verify: Mapping[int, float], draft: Mapping[int, float]) -> str:
-    """As "verify of 256-1024 tokens became 1.6× dearer, the rest did not", from measured / stored by size.
+    """Such as "verify of 256-1024 tokens became 1.6× dearer, the rest did not", from measured / stored by size.
 
-    What most sizes did is the rest; of two halves it is the one that is nearer to what is stored. Of many groups those
-    that moved farthest are told.
+    The rest is what most sizes did. If there are two halves, it is the one nearer to the stored costs. If there are
+    many groups, only those that moved farthest are named.
     """
     ratios = sorted((*verify.values(), *draft.values()))
     rest = min(median_low(ratios), median_high(ratios), key=lambda ratio: abs(math.log(ratio)))

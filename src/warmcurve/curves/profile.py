@@ -1,7 +1,7 @@
 """Cost curves: what one step of the target and of the drafter costs, by size.
 
-A value of these types is well formed, not trusted: a stored profile reaches an engine only as the
-`VerifiedProfile` that the sentinels' verdict builds (`sentinel.py`).
+A value of these types is well formed, but not trusted. A stored profile reaches an engine only as a `VerifiedProfile`,
+which only the sentinels' verdict can build (`sentinel.py`).
 """
 
 import math
@@ -17,7 +17,7 @@ from warmcurve.errors import ProfileError
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The timing of one dummy run, as the engine gave it; not checked here, since engines may give anything.
+    """The timing of one dummy run, as the engine gave it. It is not checked here: an engine may give anything.
 
     `verify_ms` is the target's forward over `tokens` target tokens, `draft_ms` the drafter over `requests` requests.
     `full_graph` says whether the target ran as one replay of a captured graph.
@@ -30,7 +30,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     full_graph: bool
 
     def flaw(self) -> str | None:
-        """Why this sample cannot price anything, or None."""
+        """Why this sample gives no cost, or None."""
         if self.tokens < 1 or self.requests < 1:
             return f"{self.tokens} tokens in {self.requests} requests"
         for name, ms in (("verify", self.verify_ms), ("draft", self.draft_ms)):
@@ -58,7 +58,7 @@ class CostCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(zip(self.sizes, self.costs_ms, strict=True))
 
     def at(self, size: int) -> float | None:
-        """The cost stored for exactly this size, or None: no interpolation."""
+        """The cost that is stored for exactly this size, or None. It does not interpolate."""
         index = bisect_left(self.sizes, size)
         return self.costs_ms[index] if index < len(self.sizes) and self.sizes[index] == size else None
 
@@ -84,7 +84,7 @@ class CostProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(size for size in self.verify.sizes if size <= self.capture_limit)
 
     def expected_ms(self, sizes: Iterable[int]) -> float:
-        """What one run of each of these stored sizes took, target and drafter, by the samples' medians."""
+        """What one run of each of these sizes costs, target and drafter together, by the medians of the samples."""
         spent: defaultdict[int, list[float]] = defaultdict(list)
         for sample in self.samples:
             spent[sample.tokens].append(sample.verify_ms + sample.draft_ms)

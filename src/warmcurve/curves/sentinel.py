@@ -1,21 +1,20 @@
-"""Is a stored profile still true? Which sizes to replay, and the verdict on their timings.
+"""Is a stored profile still true? This file chooses the sizes to replay, and gives the verdict on their timings.
 
-With r = measured / stored, a factor common to all costs changes no plan, since the engine maximises tokens per ms; a
-change of *shape* does. If every true cost lies within [m, M] times the stored one, planning with the stored curves
-reaches at least m / M of the best throughput. So the verdict looks at two things over all sentinels and both stages:
+Let r = measured / stored. A factor that is common to all costs changes no plan, because the engine maximises tokens per
+ms. A change of *shape* does. If every true cost lies within [m, M] times the stored one, planning with the stored
+curves reaches at least m / M of the best throughput. So the verdict has two limits, over all sentinels and both stages:
 
 - scale: every r lies within the limits, at a size that is stored exactly, in a replay of a full graph;
 - shape: with S = max r / min r, the loss bound 1 - 1/S stays within the share of `max_regret` that this round allows.
 
-Sizes above the captured ones (the eager tail) may be replayed as well; they price the target alone.
+Sizes of the eager tail may be replayed too. They give a cost of the target alone.
 
-A disturbance can only make a replay slower. Where the fastest ratio is below the lower limit, no disturbance explains
-it and the verdict is final; anything else that is off may be one, and asking for medians of more replays is worth it
-(`Rejected.final`). The policy says how often, and what each round allows (`Rounds`). After the last round noise is left
-on both sides of a ratio, and the stored samples say how much. A pair of ratios is then allowed what that alone would
-show, where it is more (`allowed`).
+A disturbance can only make a replay slower. So if the smallest ratio is below the lower limit, the verdict is final.
+Anything else that is out of its limits may be a disturbance, and is replayed (`Rejected.final`). The policy says how
+often, and what each round allows (`Rounds`). After the last round, noise is left on both sides of a ratio. The stored
+samples say how much. If this noise alone would show more than the limit, a pair of ratios is allowed more (`allowed`).
 
-`VerifiedProfile` can be built by `judge` alone, so that no unverified curve has a way to an engine.
+Only `judge` can build a `VerifiedProfile`. So no unverified curve has a way to an engine.
 """
 
 import math
@@ -33,10 +32,10 @@ from warmcurve.curves.profile import CostProfile, Sample
 from warmcurve.outcome import Reason
 
 PATIENCE: Final = 3
-"""Of two replays the faster counts, of three the median: so many outvote a disturbance."""
+"""Of two replays the faster counts, of three the median. So three replays outvote a disturbance."""
 
 WIDEST: Final = 0.25
-"""Noise widens what is allowed by this share of it at most."""
+"""Noise raises a limit by this share at most."""
 _CONFIDENCE: Final = 2.0
 """How many standard errors of a pair of ratios count as explained by noise: about 19 of 20 such errors are smaller."""
 _NORMAL: Final = 1.4826
@@ -45,7 +44,7 @@ _NORMAL: Final = 1.4826
 _VERDICT: Final = object()
 
 Policy: TypeAlias = Literal["two", "sweep"] | int
-"""How many captured sizes a hit replays: two, every one, or so many."""
+"""How many captured sizes a hit replays: two, every one, or this number."""
 Draw: TypeAlias = Callable[[int], int]
 """An integer in [0, n)."""
 Pick: TypeAlias = Callable[[Sequence[int], Draw], int]
@@ -53,7 +52,7 @@ Pick: TypeAlias = Callable[[Sequence[int], Draw], int]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What the verdict allows: r of every sentinel within [scale_low, scale_high], loss bound up to max_regret."""
+    """The limits of the verdict: every r within [scale_low, scale_high], and a loss bound up to max_regret."""
 
     scale_low: float = 0.4
     scale_high: float = 2.5
@@ -61,10 +60,10 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """How often each sentinel is replayed at most, and how much of `max_regret` the loss bound may be after each
-    round: `first` of it after the first, evenly more after each that follows, `last` after the last.
+    """How often a policy replays each sentinel at most (`count`), and what each round allows.
 
-    `max_regret` is what the policy's limits have where nothing else is said.
+    The loss bound may be `first` of `max_regret` after the first round, evenly more after each later round, and `last`
+    of it after the last. `max_regret` is the policy's default.
     """
 
     count: int = 3
@@ -73,14 +72,14 @@ class Rounds(msgspec.Struct, frozen=True):
     max_regret: float = Limits().max_regret
 
     def share(self, played: int) -> float:
-        """Of `max_regret`, after this many rounds, from 1 on."""
+        """The share of `max_regret` that is allowed after this many rounds (1 or more)."""
         return self.first + (self.last - self.first) * (min(played, self.count) - 1) / (self.count - 1)
 
 
 TWO: Final = Rounds()
 SWEEP: Final = Rounds(count=12, first=0.65, last=0.85, max_regret=0.1)
-"""What is allowed stays below `max_regret`, since noise can hide a part of a loss: all the more, the fewer the replays.
-Found by simulation (docs/design.md, section 6).
+"""The limit stays below `max_regret`, because noise can hide a part of a loss. The fewer the replays, the more it can
+hide. The numbers were found by simulation (docs/design.md, section 6).
 """
 
 
@@ -89,9 +88,9 @@ def rounds_for(policy: Policy) -> Rounds:
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One sentinel size: the (lower) medians over its replays, and measured / stored for both stages.
+    """What one sentinel showed: the (lower) medians over its replays, and measured / stored for both stages.
 
-    A size of the eager tail has none for the drafter, which it does not price.
+    A size of the eager tail has no numbers of the drafter.
     """
 
     tokens: int
@@ -104,9 +103,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What the sentinels showed. `scale` says how many times dearer the stored costs are than the measured ones
-    (the geometric middle of all ratios' extremes); `loss_bound` is 1 - 1/S; `widened` by how much noise raised
-    what the round allows, for the pair of ratios that came closest to what was allowed or exceeded it most.
+    """What the sentinels showed.
+
+    `scale` is stored / measured, in the geometric middle of the extreme ratios. `loss_bound` is 1 - 1/S. `widened` is
+    by how much noise raised the limit, for the pair of ratios that exceeded its limit most, or came closest to it.
     """
 
     readings: tuple[Reading, ...]
@@ -117,7 +117,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 @final
 class VerifiedProfile:
-    """A profile that the sentinels confirmed, with their evidence. Only a verdict can make one."""
+    """A profile that the sentinels confirmed, with their evidence. Only `judge` can make one."""
 
     __slots__ = ("evidence", "profile")
     profile: CostProfile
@@ -143,7 +143,7 @@ class VerifiedProfile:
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """`final` is true where more replays cannot change the verdict."""
+    """`final` is true if more replays cannot change the verdict."""
 
     reason: Reason
     detail: str
@@ -156,9 +156,7 @@ def uniform(sizes: Sequence[int], draw: Draw) -> int:
 
 
 def weighted(weights: Mapping[int, float]) -> Pick:
-    """A pick that favours sizes by their weights, which are not negative; sizes without one are never picked before
-    the others.
-    """
+    """A pick that prefers sizes by their weights. A weight is not negative. A size without one is picked last."""
 
     def pick(sizes: Sequence[int], draw: Draw) -> int:
         total = sum(weights.get(size, 0.0) for size in sizes)
@@ -175,10 +173,11 @@ def weighted(weights: Mapping[int, float]) -> Pick:
 
 
 def choose(captured: Sequence[int], draw: Draw, policy: Policy = "two", pick: Pick = uniform) -> tuple[int, ...]:
-    """The largest captured size, then others: one that is picked (`two`), every one from the largest down (`sweep`), or
-    so many that are picked that there are N in all. The boots of a fleet so sweep the whole curve.
+    """The sizes to replay: the largest captured size, then others.
 
-    The largest comes first because it also brings the clocks up. Where only one size is captured it is replayed twice.
+    `two` picks one other size, a number N picks N - 1 of them, and `sweep` takes every size from the largest down. So
+    the boots of a fleet cover the whole curve. The largest comes first because it also brings the clocks up. If only
+    one size is captured, it is replayed twice.
     """
     anchor, others = captured[-1], list(captured[:-1])
     if not others:
@@ -193,11 +192,11 @@ def choose(captured: Sequence[int], draw: Draw, policy: Policy = "two", pick: Pi
 
 
 def allowed(limits: Limits, *errors: float) -> float:
-    """The loss bound that two ratios may show whose noise has these relative standard errors.
+    """The loss bound that is allowed for two ratios with these relative standard errors.
 
-    The larger of `max_regret` and of what noise alone shows in about 19 of 20 cases, which counts up to a quarter more.
-    Not the sum, which lets pass what the limit is for: at 2 % of noise a sweep then accepted up to 8 % of the boots in
-    which one size cost a fifth of the throughput (bench/trust.py).
+    It is the larger of two values: `max_regret`, and what noise alone shows in about 19 of 20 cases. It is at most 1.25
+    times `max_regret`. The sum of the two was tried: at 2 % noise a sweep then accepted up to 8 % of the boots in which
+    one size cost a fifth of the throughput (bench/trust.py).
     """
     noise = 1 - math.exp(-_CONFIDENCE * math.hypot(*errors))
     return max(limits.max_regret, min(noise, limits.max_regret * (1 + WIDEST)))
@@ -206,8 +205,10 @@ def allowed(limits: Limits, *errors: float) -> float:
 def judge(
     profile: CostProfile, asked: Sequence[int], samples: Sequence[Sample], limits: Limits, rounds: Rounds = TWO
 ) -> VerifiedProfile | Rejected:
-    """The verdict on the samples of one or more rounds of the sizes asked for. A size of the tail is asked for as what
-    its stored runs really had. The round is that of the size with the fewest replays.
+    """The verdict on the samples of one or more rounds.
+
+    `asked` has the number of tokens that each replay should have had. For a size of the tail this is what its stored
+    runs really had. The round is that of the size with the fewest replays.
     """
     if len(samples) != len(asked):
         return Rejected(Reason.SENTINEL_MISSING, f"{len(samples)} timings for {len(asked)} replays", final=True)
@@ -277,7 +278,7 @@ def _read(profile: CostProfile, tokens: int, replays: list[Sample]) -> Reading |
 
 
 def _drafts(readings: Sequence[Reading]) -> dict[int, float]:
-    """Of sizes with as many requests the ratio in the middle."""
+    """The drafter's ratio by number of requests: the middle one of all sizes with as many requests."""
     grouped: defaultdict[int, list[float]] = defaultdict(list)
     for reading in readings:
         if reading.draft_ratio is not None:
@@ -291,9 +292,9 @@ class _Pair(NamedTuple):
 
 
 def _worst_pair(profile: CostProfile, readings: Sequence[Reading], limits: Limits, rounds: int) -> _Pair:
-    """Of all pairs of ratios the one whose loss bound exceeds most what it may be, or falls short of it least.
+    """The pair of ratios that exceeds its limit most, or comes closest to it.
 
-    Not only the lowest and the highest: a noisy pair may be allowed more than a quiet one between them.
+    This may not be the lowest and the highest: a noisy pair may be allowed more than a quiet pair between them.
     """
     extremes = [r for reading in readings for r in (reading.verify_ratio, reading.draft_ratio) if r is not None]
     bound = 1 - min(extremes) / max(extremes)
@@ -313,7 +314,7 @@ def _worst_pair(profile: CostProfile, readings: Sequence[Reading], limits: Limit
 
 
 def _error(stored_ms: Sequence[float], replays: int) -> float:
-    """The relative standard error of measured / stored, both medians, of so many times as noisy as the stored ones.
+    """The relative standard error of measured / stored. Both are medians, of times as noisy as the stored ones.
 
     A median of n normal times has a variance of about π/2 · σ²/n. Without stored samples no noise is known.
     """

@@ -35,4 +35,4 @@ def prompts(count: int, length: int, directory: Path | None = None) -> list[byte
                 found[text[start : start + length]] = None
             if len(found) == count:
                 return list(found)
-    raise FileNotFoundError(f"the source of the standard library, as installed, gives {len(found)} of {count} prompts")
+    raise FileNotFoundError(f"the installed standard library has source for only {len(found)} of {count} prompts")

@@ -1,7 +1,7 @@
-"""How this engine boots: the worked example of driving `warmcurve.boot.path`.
+"""How this engine boots. It is the worked example for authors of engines.
 
-An engine brings four things to a boot: the plan of its full calibration, the factors its curves depend on, a store, and
-answers to three requests. `drive` asks them in the right order, and the report says how it went.
+An engine brings four things to a boot: the plan of its full calibration, the factors that its curves depend on, a
+store, and answers to three requests. `drive` makes the requests in the right order. The report says how the boot went.
 
     report = start(engine, store, settings)     # cold: calibrates, stores; warm: replays two sizes, reuses
 """
@@ -41,7 +41,7 @@ NAME: Final = f"embedded {__version__}"
 NOISY: Final = Limits(scale_low=0.25, scale_high=4.0, max_regret=0.6)
 """Wider than the default: on a CPU shared with other programs a step of a millisecond may take two."""
 BUSY: Final = Thresholds(noise=math.inf, cold=math.inf, bend=math.inf)
-"""Such a calibration is stored however noisy, if only its costs rise: nothing but a demonstration depends on it."""
+"""Such a calibration is stored even if it is noisy, as long as its costs rise. Only a demonstration depends on it."""
 
 
 def calibration_plan(engine: Engine) -> Plan:
@@ -50,7 +50,7 @@ def calibration_plan(engine: Engine) -> Plan:
 
 
 def factors(engine: Engine) -> Factors:
-    """What the curves depend on. When in doubt a factor is in: too many only cost a calibration."""
+    """What the curves depend on. If in doubt, add a factor: one too many only costs a calibration."""
     return {
         "weights": {path.name: _digest(path) for path in sorted(HERE.glob("*.safetensors"))},
         # The kernels are the engine's source and the BLAS below it.
@@ -78,12 +78,12 @@ class Startup:
         """The curves that the engine plans with, once the boot is over."""
 
     def replay(self, sizes: tuple[int, ...]) -> Samples:
-        """One timed step of each size. A hit costs these and nothing else."""
+        """One timed step of each size. A hit runs these steps and no others."""
         self._progress(f"replaying {' and '.join(map(str, sizes))} tokens")
         return tuple(self._engine.dummy(size) for size in sizes)
 
     def install(self, verified: VerifiedProfile) -> None:
-        """Plan with the stored curves, through the same door that measured ones come in by."""
+        """Plan with the stored curves, in the same way as with measured ones."""
         self._plan_with(verified.profile)
 
     def calibrate(self) -> Samples:
@@ -112,9 +112,9 @@ def start(
     draw: Callable[[int], int] = secrets.randbelow,
     histories: Histories | None = None,
 ) -> BootReport:
-    """Boot an engine that has been warmed up; it plans with measured or stored curves from here on.
+    """Boot an engine that is warmed up. From then on it plans with measured or stored curves.
 
-    Raises `CurvesRequired` where the settings' mode is `require` and no stored curves hold.
+    Raises `CurvesRequired` if the mode is `require` and no stored curves hold.
     """
     boot = Boot(
         Inputs(

@@ -1,5 +1,5 @@
 """What a step verifies under given curves, and what wrong curves cost in throughput.
 
-It needs numpy, so no room that every boot runs may import it; a boot is given `regret.py` by its engine.
-Start with `planner.py`; `workload.py` declares the batches that every figure for regret is over.
+It needs numpy. So no room that every boot runs may import it: the engine gives `regret.py` to a boot.
+Start with `planner.py`; `workload.py` declares the batches over which every regret is computed.
 """

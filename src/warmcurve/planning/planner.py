@@ -1,10 +1,11 @@
 """How many drafted tokens a step verifies, and what a wrong curve costs.
 
-A step over R requests verifies B drafted tokens beside the tokens it runs anyway. It yields one token for each request
-that samples, and each verified draft with the probability that it and all before it survive. The budget is the B with
-the most tokens per ms, over every B: measured curves are staircases, so the first descent says nothing.
+A step over R requests verifies B drafted tokens, besides the tokens that it runs anyway. It yields one token for each
+request that samples. It yields each verified draft with the probability that this draft and all before it survive. The
+budget is the B with the most tokens per ms. Every B is tried: measured curves are staircases, so the rate may fall and
+rise again.
 
-Pure, in numpy; the rules are those of vLLM's adaptive verification, where a profile is looked up the same way.
+These functions are pure, in numpy. The rules are those of vLLM's adaptive verification.
 """
 
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ class CostTables(NamedTuple):
 class Batch(NamedTuple):
     """What one step may verify.
 
-    `confidence` [requests, K] is the chance of each drafted token to survive if all before it did, `drafts` [requests]
-    how many are scheduled. `base_tokens` run in any case, `sampling` requests yield a token without any draft.
+    `confidence` [requests, K] is the chance of each drafted token to survive if all before it did. `drafts` [requests]
+    is how many are scheduled. `base_tokens` run in any case. `sampling` requests yield a token without any draft.
     """
 
     confidence: NDArray[np.floating]
@@ -40,10 +41,10 @@ class Batch(NamedTuple):
 
 
 def cost_table(curve: CostCurve, largest: int, capture_limit: int) -> Floats:
-    """Cost in ms at each size from 0 to `largest`, which may lie past the curve's end.
+    """The cost in ms at each size from 0 to `largest`, which may be past the curve's end.
 
-    Up to the capture limit a step is padded to the next point; above it cost is linear between the points that are
-    themselves above, and past the end it goes on as between the last two points. No size is cheaper than a smaller one.
+    Up to the capture limit a step is padded to the next point. Above it the cost is linear between the points above the
+    limit. Past the end the last slope continues. No size is cheaper than a smaller one.
     """
     sizes = np.array(curve.sizes)
     costs = np.maximum.accumulate(np.array(curve.costs_ms))
@@ -69,7 +70,7 @@ def cost_tables(profile: CostProfile, max_requests: int, max_tokens: int) -> Cos
 
 
 def survival(batch: Batch) -> Floats:
-    """The chance that a drafted token and all before it survive, [requests, K]; -1 where none is scheduled."""
+    """The chance that a drafted token and all before it survive, [requests, K]; -1 if none is scheduled there."""
     chances = np.cumprod(np.asarray(batch.confidence, np.float64), axis=1)
     positions = np.arange(chances.shape[1])
     return np.where(positions < batch.drafts[:, None], chances, -1.0)
@@ -92,9 +93,9 @@ def draft_budget(tables: CostTables, batch: Batch, most: int | None = None) -> i
 
 
 def allocate(batch: Batch, budget: int) -> Integers:
-    """How many drafts each request verifies, [requests], when the `budget` likeliest of all are taken.
+    """How many drafts each request verifies, [requests], if the `budget` likeliest drafts of all are taken.
 
-    Survival only falls along a request, so what is taken is a prefix of each request's drafts.
+    Survival only falls along a request. So the drafts that are taken are a prefix of each request's drafts.
     """
     chances = survival(batch)
     taken = np.argsort(-chances, axis=None, kind="stable")[: min(budget, int(batch.drafts.sum()))]
@@ -102,12 +103,12 @@ def allocate(batch: Batch, budget: int) -> Integers:
 
 
 def losses(true: CostProfile, stored: CostProfile, batches: Sequence[Batch]) -> Floats:
-    """The share of throughput, 0 to 1, that each batch loses where it is planned with `stored` and costs what `true`
-    says. Nothing is lost where no budget yields a token.
+    """The share of throughput, 0 to 1, that each batch loses if it is planned with `stored` and costs what `true` says.
 
-    If every true cost is m to M times the stored one, none is above 1 - m / M. That all points are is enough up to the
-    last point of each curve. Past it the last slope goes on, so there the ratio of the slopes must lie in [m, M] as
-    well, and so must 1 where a cost of less than 1e-6 ms is raised to that.
+    Nothing is lost if no budget yields a token. If every true cost is m to M times the stored one, no loss is above
+    1 - m / M. Up to the last point of each curve it is enough that all points are. Past it the last slope continues, so
+    the ratio of the slopes must be in [m, M] too. A cost of less than 1e-6 ms is raised to that, so then 1 must be in
+    [m, M] too.
     """
     requests = max((len(batch.drafts) for batch in batches), default=0)
     tokens = max((batch.base_tokens + int(batch.drafts.sum()) for batch in batches), default=0)
@@ -116,7 +117,7 @@ def losses(true: CostProfile, stored: CostProfile, batches: Sequence[Batch]) -> 
 
 
 def regret(true: CostProfile, stored: CostProfile, batches: Sequence[Batch]) -> float:
-    """The mean of `losses`; 0 where both profiles lead to the same budgets, and for no batch at all."""
+    """The mean of `losses`. It is 0 if both profiles give the same budgets, or if there is no batch."""
     return float(np.mean(losses(true, stored, batches))) if batches else 0.0
 
 

@@ -1,6 +1,6 @@
-"""What one profile costs where the other is true, both ways, over the declared batches.
+"""What planning with one profile costs if the other one is true, both ways, over the declared batches.
 
-A boot needs no numpy and is given `regret_between` by its engine.
+The core needs no numpy. So an engine gives `regret_between` to its boot.
 """
 
 from warmcurve.curves.profile import CostProfile
@@ -10,8 +10,9 @@ from warmcurve.reporting.report import RegretReport
 
 
 def regret_between(fresh: CostProfile, stored: CostProfile, drafts: int) -> RegretReport | None:
-    """Over batches of `drafts` drafted tokens a request, of no more requests and tokens than both price; None where
-    there is none.
+    """The regret over batches of `drafts` drafted tokens a request, up to the sizes that both profiles have.
+
+    None if there is no such batch.
     """
     requests = min(fresh.draft.sizes[-1], stored.draft.sizes[-1])
     tokens = min(fresh.verify.sizes[-1], stored.verify.sizes[-1])

@@ -1,10 +1,10 @@
-"""The declared batches that every number for regret is an average or a worst case of.
+"""The declared batches. Every number for regret is their mean or their worst case.
 
-How much a wrong curve costs depends on what is served, so a figure without its batches says nothing. A case is one
-step of decoding: R requests, each with K drafted tokens, by the chance of each to survive if all before it did.
+How much a wrong curve costs depends on what is served. So a number without its batches says nothing. A case is one step
+of decoding: R requests, each with K drafted tokens, and for each token the chance to survive if all before it did.
 
-Batch sizes are the powers of two up to the most requests that a drafter's curve prices, and that most itself: a server
-meets them all. Survival has seven families, since the best budget moves with it:
+The batch sizes are the powers of two up to the largest batch of the drafter's curve, and this largest batch itself. A
+server meets them all. Survival has seven families, because the best budget depends on it:
 
 - `measured`: what the embedded engine's target accepts of its drafter, position by position (`training/README.md`);
 - `published`: per-position acceptance of GLM-5.2 with DSpark 16 in vLLM pull request #52992, where the first draft is
@@ -13,8 +13,8 @@ meets them all. Survival has seven families, since the best budget moves with it
 - `mixed`: rates spread evenly over 0.3 to 0.95, one a request: a batch of different users;
 - `two kinds`: every other request at 0.95 and at 0.5, as code beside prose.
 
-Steps that carry a chunk of a prompt as well reach the eager tail. They are cases of their own (`prompt` tokens), since
-a boot that replays captured sizes alone says nothing of the tail.
+A step that also has a chunk of a prompt reaches the eager tail. Such steps are cases of their own (`prompt` tokens),
+because a boot that replays only captured sizes says nothing about the tail.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +68,7 @@ def request_counts(most: int) -> tuple[int, ...]:
 
 
 def cases(most_requests: int, drafts: int, most_tokens: int, prompts: Sequence[int] = (0,)) -> tuple[Case, ...]:
-    """Every batch size with every family and chunk, but for steps that could grow beyond `most_tokens`."""
+    """Every batch size with every family and chunk, without steps that could grow beyond `most_tokens`."""
     return tuple(
         Case(requests, name, prompt, Batch(family(requests, drafts), np.full(requests, drafts), base, requests))
         for requests in request_counts(most_requests)

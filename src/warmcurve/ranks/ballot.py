@@ -1,7 +1,7 @@
-"""What ranks tell each other in a vote (`vote.py`), and what follows from it.
+"""The messages of a vote (`vote.py`), and the decisions that follow from them.
 
-The leader offers what it found; every rank answers with a `Ballot`; `opening` and `verdict` are the leader's decisions.
-Ranks of other versions may say anything: what cannot be read is a difference.
+The leader offers what it found. Every rank answers with a `Ballot`. `opening` and `verdict` are the leader's decisions.
+A rank of another version may send anything. A message that cannot be read counts as a difference.
 """
 
 import base64
@@ -21,7 +21,7 @@ PROTOCOL: Final = 3
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What every rank must have alike before any may go on with stored curves."""
+    """What all ranks must have in common before any of them may go on with stored curves."""
 
     protocol: int
     warmcurve: str
@@ -42,8 +42,8 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What the leader found: its identity and factors and, where an entry may be used, its bytes and the sentinels
-    that the leader drew.
+    """What the leader found: its identity and its factors. If there is an entry to use, also the entry's bytes and the
+    sentinels that the leader drew.
     """
 
     identity: Identity
@@ -66,12 +66,12 @@ class Offer(msgspec.Struct, frozen=True):
     def check_sizes(self, captured: Sequence[int]) -> None:
         """Raises `VoteError` for sentinels that this rank could not replay."""
         if not self.sizes or not set(self.sizes) <= set(captured):
-            raise VoteError(f"the offered sentinels {list(self.sizes)} are no captured sizes")
+            raise VoteError(f"the offered sentinels {list(self.sizes)} are not captured sizes")
 
 
 class Ballot(msgspec.Struct, frozen=True):
-    """A rank's answer to the offer. `checksum` is the SHA-256 of the entry as it arrived, `objection` what its own
-    check of it found.
+    """A rank's answer to the offer. `checksum` is the SHA-256 of the entry as it arrived. `objection` is what the rank
+    found wrong with the entry.
     """
 
     identity: Identity
@@ -84,7 +84,7 @@ def checksum(entry: bytes | None) -> str | None:
 
 
 def read_offer(data: bytes, own: Identity, factors: Mapping[str, Any]) -> Offer | str:
-    """The offer in these bytes, or in what its leader differs from this rank."""
+    """The offer in these bytes, or a text that says how the leader differs from this rank."""
     try:
         # Alone first: another version's offer may look different in everything but this.
         theirs = msgspec.json.decode(data, type=_Opening).identity
@@ -109,9 +109,9 @@ class _Opening(msgspec.Struct, frozen=True):
 
 
 def opening(votes: Sequence[bytes], found: Decision) -> Decision:
-    """After the ballots, the leader's first: go on with its entry, or calibrate, for the reason that it found.
+    """The decision after the ballots (the leader's first): go on with the leader's entry, or calibrate.
 
-    Ranks that differ in anything calibrate and store nothing: curves of a mixed world are nobody's.
+    Ranks that differ calibrate and store nothing: curves of a mixed world are true for no rank.
     """
     ballots = []
     for rank, vote in enumerate(votes):
@@ -133,7 +133,7 @@ def opening(votes: Sequence[bytes], found: Decision) -> Decision:
 
 
 def verdict(votes: Sequence[bytes]) -> Decision:
-    """After votes that are each GO or AGAIN: once more for all, if for one."""
+    """The decision after votes that are each GO or AGAIN: if one rank says AGAIN, all replay again."""
     for rank, vote in enumerate(votes):
         try:
             decision = msgspec.json.decode(vote, type=Decision)
@@ -149,7 +149,7 @@ def _differ(rank: int, detail: str) -> Decision:
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a boot with a calibration ended: the leader stored its curves, or why not."""
+    """How a boot with a calibration ended: the leader stored its curves, or says why not."""
 
     outcome: Outcome
     reason: Reason | None

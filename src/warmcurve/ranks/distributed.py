@@ -1,6 +1,6 @@
-"""The store of torch's default process group, for votes.
+"""Votes over the key-value store of torch's default process group.
 
-Every rank of the group can reach it; rank 0 keeps it, or the launcher does. Needs torch.
+Every rank of the group can reach this store. Rank 0 or the launcher serves it. This file needs torch.
 """
 
 import threading
@@ -22,13 +22,15 @@ MAX_BYTES: Final = 4 << 20
 
 
 class DefaultStore:
-    """A key-value store (`register.KeyValue`) in a namespace of its own: the n-th that this rank opens shares it with
-    the n-th of the others. Ranks count in the store itself. One that has counted fewer meets a namespace whose
-    decisions are made, none of them with its vote; one that has counted more meets nobody. Both calibrate.
+    """A key-value store (`register.KeyValue`) in a fresh namespace for each calibration.
 
-    It shares the group's connection. A copy of its own (`Store.clone`) would need a new one, and where names cannot be
-    looked up the server answered nobody for 5 s while it accepted one. Calls are made on a thread that can be left
-    behind, since a TCPStore waits for its server without a limit (TCPStore.cpp, `recv`).
+    The n-th store that a rank opens has the namespace of the other ranks' n-th. Ranks count in the store itself. A rank
+    that has counted fewer meets a namespace whose decisions are made, without its vote. A rank that has counted more
+    meets nobody. Both calibrate.
+
+    The group's connection is shared. A copy (`Store.clone`) would need a new connection. If names cannot be looked up,
+    the server answered nobody for 5 s while it accepted one. Calls run on a thread that can be left behind, because a
+    TCPStore waits for its server without a limit (TCPStore.cpp, `recv`).
 
     Raises `VoteError`, here and from every method.
     """

@@ -1,4 +1,4 @@
-"""Performing a vote's operations on a key-value store, with a bound on every wait."""
+"""Performs the operations of a vote on a key-value store. Every wait has a limit."""
 
 from typing import Protocol
 
@@ -9,18 +9,18 @@ LONGEST_PAUSE_S = 0.02
 
 
 class KeyValue(Protocol):
-    """What a vote needs of a store that all ranks share, in a namespace that is fresh for each calibration.
+    """The key-value store that all ranks of a vote share. Its namespace is fresh for each calibration.
 
-    Every call returns soon and raises `VoteError` where the store fails. A key once written is not forgotten.
+    Every call returns soon. It raises `VoteError` if the store fails. A key that was written is not forgotten.
     """
 
     def set(self, key: str, value: bytes) -> None: ...
 
     def get(self, key: str) -> bytes | None:
-        """What the key holds, or None: it never waits for one."""
+        """What the key holds, or None. It does not wait for a value."""
 
     def compare_set(self, key: str, value: bytes) -> bytes:
-        """Write the value if the key holds none, atomically; what the key holds then."""
+        """Write the value if the key holds none, atomically. Returns what the key then holds."""
 
     def close(self) -> None:
         """No call follows."""
@@ -33,8 +33,9 @@ class Clock(Protocol):
 
 
 class Register:
-    """Performs the operations of one rank in one calibration. A round's wait is bounded by `timeout_s`, times the
-    patience asked for, from its first wait on.
+    """Performs the operations of one rank in one calibration.
+
+    A round waits at most `timeout_s` times the patience that is asked for, from its first wait on.
     """
 
     def __init__(self, store: KeyValue, clock: Clock, timeout_s: float) -> None:

@@ -1,22 +1,23 @@
 """One decision for all ranks that share collectives, sans-I/O.
 
-Dummy runs contain collectives: ranks that decide differently run different numbers of them and hang. So every step
-of a boot on which they could part is one round of a vote over the whole world, and a round's decision is a write-once
+Dummy runs contain collectives. Ranks that decide differently run different numbers of them and hang. So every step of a
+boot on which they could part is one round of a vote over the whole world. The decision of a round is a write-once
 register that all ranks read:
 
     leader (rank 0)    await every vote → propose what follows from them ──┐
     follower           post its vote    → await the decision ──────────────┼─→ adopt what the register holds
     any rank, when its deadline passes or its store fails → propose "calibrate" ┘
 
-Rounds are numbered, and each opens only when the one before has decided to go on. Going on needs the vote of *every*
-rank, so a rank that never voted (no plugin, switched off, late, dead, of another version) means "calibrate" for all,
-and a rank that has not voted for going on may calibrate even where it can reach nobody: nobody can go on without it.
-A rank that did vote has promised to follow. If then it can neither read nor write the register it cannot know what
-the others do, and the one thing that is sure not to hang them is to stop (`VoteLost`): engines handle a dead rank.
+Rounds are numbered. A round opens only if the one before has decided to go on. Going on needs the vote of *every* rank.
+So a rank that never votes (no plugin, switched off, late, dead, of another version) means "calibrate" for all. A rank
+that has not voted for going on may calibrate even if it can reach nobody: nobody can go on without it.
 
-Generators yield operations on the key-value store and are sent what they gave; `conduct` performs them. What this
-asks of a store: `compare_set` on one key is atomic, and a key once written is not forgotten. Values may be lost, late
-or duplicated on their way.
+A rank that has voted for going on has promised to follow. If it can then neither read nor write the register, it cannot
+know what the others do. It must stop (`VoteLost`), because anything else could hang them. Engines handle a dead rank.
+
+Generators yield operations on the key-value store, and are sent the results. `conduct` performs them. The store must
+promise two things: `compare_set` on one key is atomic, and a key that was written is not forgotten. Values may be lost,
+late or duplicated on their way.
 """
 
 import json
@@ -32,7 +33,7 @@ from warmcurve.outcome import Reason
 
 ATTEMPTS: Final = 3
 GRACE: Final = 1.25
-"""Followers wait this much longer than the leader, who can say which rank is missing."""
+"""Followers wait this many times as long as the leader, because the leader can say which rank is missing."""
 LEADER: Final = 0
 
 
@@ -43,7 +44,7 @@ class Course(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What all ranks do next, and whose word it was. `agreed`: every rank is known to have the same fingerprint."""
+    """What all ranks do next, and which rank decided it. `agreed`: all ranks are known to have the same fingerprint."""
 
     course: Course
     reason: Reason | None = None
@@ -56,16 +57,16 @@ GO: Final = Decision(Course.GO, agreed=True)
 
 
 class Post(msgspec.Struct, frozen=True):
-    """Write a value under a key that only this rank writes; the reply is None."""
+    """Write a value under a key that only this rank writes. The reply is None."""
 
     key: str
     value: bytes
 
 
 class Await(msgspec.Struct, frozen=True):
-    """Wait until one of the keys holds something; the reply is what was `Heard`, or None when the round's time is up.
+    """Wait until one of the keys holds a value. The reply is what was `Heard`, or None when the round's time is up.
 
-    The time of a round begins with its first wait and is multiplied by `patience`.
+    The time of a round begins with its first wait. It is multiplied by `patience`.
     """
 
     round: int
@@ -74,7 +75,7 @@ class Await(msgspec.Struct, frozen=True):
 
 
 class Propose(msgspec.Struct, frozen=True):
-    """Write a value under a key unless it holds one; the reply is what was `Heard`: the value it holds then."""
+    """Write a value under a key unless it holds one. The reply is what was `Heard`: the value that it then holds."""
 
     key: str
     value: bytes
@@ -93,7 +94,7 @@ Decide: TypeAlias = Callable[[Sequence[bytes]], Decision]
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """JSON. A lone surrogate, as paths may have, becomes a question mark: it has no UTF-8."""
+    """The message as JSON. A lone surrogate (a path may have one) becomes a question mark: it has no UTF-8."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
@@ -101,7 +102,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def conduct(path: Generator[Any, Any, T], perform: Callable[[Operation], Reply]) -> Generator[Any, Any, T]:
-    """The path with its operations performed; what else it yields goes on to the caller, replies and errors back."""
+    """Run a path and perform its operations. Everything else that it yields goes to the caller."""
     reply: Any = None
     error: WarmcurveError | None = None
     while True:
@@ -118,7 +119,7 @@ def conduct(path: Generator[Any, Any, T], perform: Callable[[Operation], Reply])
 
 
 def vote_alone(voting: Voting[T], perform: Callable[[Operation], Reply]) -> T:
-    """A part of a vote, without a path around it."""
+    """Perform a part of a vote outside a path."""
     try:
         next(conduct(voting, perform))
     except StopIteration as end:
@@ -130,9 +131,9 @@ def vote_alone(voting: Voting[T], perform: Callable[[Operation], Reply]) -> T:
 class Party:
     """One rank in the votes of one calibration.
 
-    `bound` is true from this rank's vote for going on until the round's decision is known, `over` once no decision is
-    left to be made. Every method that votes is a generator of operations; a `VoteError` thrown into it is a store
-    that failed.
+    `bound` is true from this rank's vote for going on until the round's decision is known. `over` is true once no
+    decision is left. Every method that votes is a generator of operations. A `VoteError` that is thrown into it means
+    that the store failed.
     """
 
     def __init__(self, rank: int, world: int) -> None:
@@ -147,7 +148,7 @@ class Party:
         return self.rank == LEADER
 
     def offer(self, value: bytes) -> Voting[Decision | None]:
-        """The leader's: what it offers to the others. Gives a decision where it could not be posted."""
+        """For the leader: post its offer. Returns a decision if this failed."""
         if self.world == 1:
             return None
         try:
@@ -157,7 +158,7 @@ class Party:
         return None
 
     def hear(self) -> Voting[bytes | Decision]:
-        """The followers': what the leader offers, or the decision where one was made without them."""
+        """For followers: the leader's offer, or a decision that was made without them."""
         try:
             heard = yield Await(self.round, (self._register, "offer"))
         except VoteError as error:
@@ -169,9 +170,9 @@ class Party:
     def settle(
         self, vote: bytes, decide: Decide | None = None, *, promise: bool = True, last: bool = False
     ) -> Voting[Decision]:
-        """One round. `decide` is what follows from all votes, the leader's first; followers need none.
+        """One round of the vote. `decide` gives the decision from all votes, the leader's first. Followers need none.
 
-        `promise` says whether this vote is one for going on, `last` that no vote follows if all go on.
+        `promise` says that this is a vote for going on. `last` says that no vote follows if all go on.
         """
         if decide is not None and self.world == 1:
             return self._follow(decide((vote,)), last=last)
@@ -205,9 +206,9 @@ class Party:
         return self._adopt(heard.value)
 
     def withdraw(self, reason: Reason, detail: str | None, *, agreed: bool = False) -> Voting[Decision]:
-        """This rank cannot go on with stored curves, whatever it was at: everybody calibrates.
+        """This rank cannot go on with stored curves, so all ranks calibrate. It may be called at any time.
 
-        Raises `VoteLost` where the others go on already, on a vote of this rank.
+        Raises `VoteLost` if the others already go on, with a vote of this rank.
         """
         decision = Decision(Course.CALIBRATE, reason, detail, self.rank, agreed)
         if self.world == 1 or self.over:
@@ -257,13 +258,13 @@ class Party:
         return decision
 
     def announce(self, value: bytes) -> Voting[None]:
-        """The leader's, after a calibration: how the boot ended. Nothing depends on it but reports."""
+        """For the leader, after a calibration: post how the boot ended. Only reports depend on it."""
         if self.world > 1:
             with suppress(VoteError):
                 yield Post("outcome", value)
 
     def learn(self) -> Voting[bytes | None]:
-        """The followers': what the leader announced, or None."""
+        """For followers: what the leader announced, or None."""
         try:
             heard = yield Await(self.round, ("outcome",), GRACE)
         except VoteError:

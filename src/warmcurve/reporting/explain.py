@@ -1,6 +1,6 @@
-"""Why a boot found nothing: the stored entries that are nearest to its factors, and what differs.
+"""Explains a miss: the stored entries nearest to the boot's factors, and what differs.
 
-A miss that is not explained looks like a cache that does not work. Nothing here decides anything.
+A miss without an explanation looks like a broken cache. Nothing here decides anything.
 """
 
 import math
@@ -34,7 +34,7 @@ _VALUE_WIDTH: Final = 24
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What counts of a stored entry here; `recorded_at` is None where its conditions do not say."""
+    """What is needed here of a stored entry. `recorded_at` is None if its conditions do not have it."""
 
     digest: str
     factors: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Stored(msgspec.Struct, frozen=True):
 class Neighbour(msgspec.Struct, frozen=True):
     """A stored entry beside the factors of a boot.
 
-    `equal` counts the leaf factors that both have. Of each difference, left is the entry's side and right the boot's.
+    `equal` counts the leaf factors that both have. In each difference, left is the entry and right is the boot.
     """
 
     stored: Stored
@@ -53,10 +53,10 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 def survey(store: Store, limit: int | None = None, enough: Callable[[], bool] = lambda: False) -> tuple[Stored, ...]:
-    """The entries that can be read, at most `limit` attempts and only until there is `enough`.
+    """The entries that can be read. It tries at most `limit` entries, and stops when `enough()` is true.
 
-    They come in the order of their digests, which is no order at all: where there are more, these are a sample.
-    Whatever is damaged is left out. Raises `StoreError` where the store itself cannot be read.
+    They come in the order of their digests, which is a random order. So of a larger store they are a sample. Damaged
+    entries are left out. Raises `StoreError` if the store itself cannot be read.
     """
     found: list[Stored] = []
     for digest in store.list()[:limit]:
@@ -79,15 +79,15 @@ def survey(store: Store, limit: int | None = None, enough: Callable[[], bool] = 
 def nearest(factors: Factors, entries: Iterable[Stored], count: int) -> tuple[Neighbour, ...]:
     """The entries that share most leaf factors, at most `count` of them.
 
-    Of several that share as many, those with fewer differences come first, then the newest, then by digest. Entries
-    that are nested too deep to be compared are left out. Raises `FactorError` where the factors themselves are.
+    Of entries that share as many, those with fewer differences come first, then the newest, then by digest. Entries
+    that are nested too deep to compare are left out. Raises `FactorError` if the factors themselves are.
     """
     ranked = nsmallest(count, _ranked(leaves(factors), entries), key=itemgetter(slice(4)))
     return tuple(Neighbour(stored, -unequal, diff(stored.factors, factors)) for unequal, *_, stored in ranked)
 
 
 def in_brief(factors: Factors, store: Store, enough: Callable[[], bool]) -> str | None:
-    """What a boot's log says of its miss, for the entries of this store that are read until there is `enough`."""
+    """What a boot's log says about its miss. It reads entries of this store until `enough()` is true."""
     try:
         return first_differences(factors, survey(store, SURVEYED, enough))
     except StoreError:
@@ -97,7 +97,7 @@ def in_brief(factors: Factors, store: Store, enough: Callable[[], bool]) -> str 
 def first_differences(factors: Factors, entries: Iterable[Stored]) -> str | None:
     """`nearest 7065153c327c: speculation.draft_tokens 5 -> 7, and 2 more`, short, printable and in one line.
 
-    The boot's own entry is never the nearest. None where there is no other.
+    The boot's own entry is never the nearest. None if there is no other.
     """
     try:
         # Two, since the first may be the boot's own.
@@ -131,7 +131,7 @@ def section(factor: str) -> str:
 
 
 def change(difference: Difference, width: int = WIDTH) -> str:
-    """`5 -> 7`; a value that one side lacks is `absent`, where a text would stand in quotes."""
+    """`5 -> 7`. A value that one side lacks is `absent`, without quotes; a text has quotes."""
     sides = [_ABSENT if side is None else printable(side) for side in (difference.left, difference.right)]
     start = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), min(map(len, sides)))
     return " -> ".join(_cut(side, width, start) for side in sides)

@@ -30,7 +30,7 @@ MAX_BYTES: Final = 4 << 20
 
 
 class VoteReport(msgspec.Struct, frozen=True):
-    """What the world decided last, this rank's own word on it, and the time spent on the votes in ms."""
+    """What all ranks decided last, this rank's own vote, and the time spent on votes in ms."""
 
     decision: Decision | None
     own: Decision | None
@@ -38,9 +38,10 @@ class VoteReport(msgspec.Struct, frozen=True):
 
 
 class RegretReport(msgspec.Struct, frozen=True):
-    """Shares of the best throughput, over declared batches of `drafts` drafted tokens a request: lost by planning with
-    the stored curves where the fresh ones are true, and by planning with the fresh ones where the stored ones are.
-    `worst` is of the batch that loses most, `mean` of all.
+    """Shares of throughput that are lost, over declared batches of `drafts` drafted tokens a request.
+
+    `stored_*` is lost by planning with the stored curves if the fresh ones are true. `fresh_*` is lost by planning with
+    the fresh curves if the stored ones are true. `worst` is the batch that loses most, `mean` is over all batches.
     """
 
     stored_worst: float
@@ -54,16 +55,17 @@ class RegretReport(msgspec.Struct, frozen=True):
 class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     """One boot of one rank.
 
-    `reason` is why the boot did not end as planned, `missed` why no stored curve was used (both None after a hit);
-    they differ where nothing could be stored: then `reason` is why not. `detail` says in one line what was met.
-    `calibration_runs` and `sentinel_runs` count dummy runs; `calibration_ms` is the time from the start of the
-    calibration to curves in place, sentinels included; `recorded_ms` what it took when the entry was recorded.
-    `step` is where an unforeseen error was met. `factors` are kept for a miss, so that it can be explained later; where
-    a report is `shortened` they are left out.
-    `expected_ms` is what one round of the sentinels costs by the stored curves. `regret` compares stored curves with
-    those of a calibration that ran nevertheless. `note` says what else a person should know.
-    `unreviewed` names factors of an engine newer than those reviewed,
-    which count. `vote` is null for a world of one.
+    `reason` is why the boot did not end as planned. `missed` is why no stored curve was used. Both are None after a
+    hit. They differ if nothing could be stored: then `reason` says why not. `detail` is the reason in one line.
+
+    `calibration_runs` and `sentinel_runs` count dummy runs. `calibration_ms` is the time from the start until the
+    curves were in place, with sentinels. `recorded_ms` is the same time of the boot that recorded the entry.
+    `expected_ms` is what one round of the sentinels costs by the stored curves.
+
+    `step` is where an unforeseen error happened. `factors` are kept after a miss, to explain it later. If a report is
+    `shortened`, they are left out. `regret` compares stored curves with fresh ones, if both are known. `unreviewed`
+    names factors that no review knows; they count. `note` says what else a person should know. `vote` is null for a
+    world of one.
     """
 
     schema: int = 1
@@ -97,11 +99,11 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
     shortened: bool = False
 
     def without_factors(self) -> "BootReport":
-        """For a disk that holds no more: the factors are most of a report."""
+        """The report for a disk that is full. The factors are the largest part of a report."""
         return msgspec.structs.replace(self, factors=None, shortened=True)
 
     def log_line(self) -> str:
-        """`warmcurve: <outcome> name=value …`, one line, with what to do where something went wrong."""
+        """`warmcurve: <outcome> name=value …`, in one line. If something went wrong, it ends with what to do."""
         evidence, regret, decision = self.evidence, self.regret, self.vote and self.vote.decision
         fields = {
             "mode": None if self.mode == "reuse" else self.mode,

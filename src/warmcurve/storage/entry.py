@@ -3,9 +3,10 @@
     line 1  {"format":"warmcurve","schema":1,"sha256":"<of line 2>","length":<of line 2, bytes>}
     line 2  the payload: factors, engine, measuring protocol, profile with raw samples, conditions
 
-The checksum covers the payload's bytes as they are stored, so no canonical form is needed. It finds damage; it is no
-signature. Decoding trusts nothing: bounded size before parsing, strict types, no repeated or unknown field, no number
-that is not finite, the factors must hash to the digest asked for, and the curves must be the medians of their samples.
+The checksum covers the payload's bytes as they are stored, so no canonical form is needed. It finds damage. It is not a
+signature. Decoding trusts nothing. The size is checked before parsing, types are strict, and a repeated or unknown
+field or a number that is not finite is refused. The factors must hash to the digest that was asked for. The curves must
+be the medians of their samples.
 """
 
 import hashlib
@@ -37,8 +38,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the curves were measured and how they are read: of each segment of the verify curve, the rule by which the
-    engine finds the cost between two stored sizes.
+    """How the curves were measured, and how they are read. `lookup_*` is the rule by which the engine finds a cost
+    between two stored sizes, for each segment of the verify curve.
     """
 
     replays: int
@@ -54,7 +55,7 @@ def protocol(replays: int) -> Protocol:
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`conditions` are informative (time, host, versions, ms the calibration took); they never enter the digest."""
+    """A stored calibration. `conditions` only inform (time, host, versions, duration). They never enter the digest."""
 
     factors: dict[str, Any]
     engine: str
@@ -68,12 +69,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def recorded_at(self) -> datetime | None:
-        """In UTC; None where the conditions do not say, or not as a time."""
+        """When the entry was recorded, in UTC. None if the conditions do not have a valid time."""
         return recorded_at(self.conditions)
 
 
 def recorded_at(conditions: Mapping[str, Any]) -> datetime | None:
-    """When an entry with these conditions was recorded, in UTC."""
+    """The same of an entry with these conditions."""
     text = conditions.get("recorded_at")
     if not isinstance(text, str):
         return None
@@ -85,7 +86,7 @@ def recorded_at(conditions: Mapping[str, Any]) -> datetime | None:
 
 
 def writable(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that JSON can hold: a host's name may be no Unicode, a reading no number. They only inform."""
+    """The conditions that JSON can hold. A host's name may not be Unicode, and a reading may not be a number."""
     return {name: value for name, value in conditions.items() if _writable(name) and _writable(value)}
 
 
@@ -96,7 +97,9 @@ def _writable(value: str | float | None) -> bool:
 
 
 def encode(entry: Entry) -> bytes:
-    """Raises `FactorError` where the factors have no canonical form, `EntryError` for what no reader would take."""
+    """The bytes of an entry. Raises `FactorError` if the factors have no canonical form, and `EntryError` if no reader
+    would accept the entry.
+    """
     fingerprint(entry.factors)
     try:
         payload = msgspec.json.encode(entry)
@@ -110,7 +113,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(data: bytes, digest: str | None = None) -> Entry:
-    """The entry in these bytes. Raises `EntryError`, with `ENTRY_FOREIGN` where it is not the one of `digest`."""
+    """The entry in these bytes. Raises `EntryError`, with `ENTRY_FOREIGN` if it is not the entry of `digest`."""
     if len(data) > MAX_BYTES:
         raise EntryError(Reason.ENTRY_TOO_LARGE, f"more than {MAX_BYTES} bytes")
     entry = _decode_payload(_checked_payload(data))
@@ -167,7 +170,7 @@ def _decode_payload(payload: bytes) -> Entry:
 
 
 def _loads(data: bytes, what: str) -> Value:
-    """JSON by the letter: Python's parser would take repeated keys (the last wins), NaN and Infinity."""
+    """Strict JSON: Python's parser would accept repeated keys (the last one wins), NaN and Infinity."""
     try:
         value: Value = json.loads(
             data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite

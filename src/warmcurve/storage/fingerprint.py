@@ -1,8 +1,8 @@
 """Factors → canonical bytes → digest.
 
-Factors are a tree of text, integers, booleans, null, lists and maps with ASCII keys, and nothing else: no float, no
-set, and never `str(object)`, whose addresses never repeat. For such values the canonical form below is that of
-RFC 8785, so another implementation finds the same digest.
+Factors are a tree of text, integers, booleans, null, lists and maps with ASCII keys. There is no float, no set, and
+never `str(object)`, because that contains addresses, which never repeat. For such values the canonical form below is
+that of RFC 8785. So another implementation finds the same digest.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _text = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
 def canonical(factors: Factors) -> bytes:
-    """Bytes that two trees share exactly if they are equal. Raises `FactorError` for any other type of value."""
+    """The canonical bytes: equal for equal trees, and only for them. Raises `FactorError` for other types of value."""
     tree = dict(factors)
     try:
         _check(tree, "")
@@ -51,9 +51,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def diff(left: Factors, right: Factors) -> tuple[Difference, ...]:
-    """The leaves in which two trees differ, by dotted name, in order. Lists are compared whole; a key that is not a
-    plain word stands in quotes. A map that is empty on one side alone is told by what the other has in it. Raises
-    `FactorError` for trees nested too deep.
+    """The leaves in which two trees differ, by dotted name, in order.
+
+    A list is compared as a whole. A key that is not a plain word is in quotes. If a map is empty on one side only, the
+    leaves of the other side are given. Raises `FactorError` for trees that are nested too deep.
     """
     ours, theirs = leaves(left), leaves(right)
     ours, theirs = _without_filled(ours, theirs), _without_filled(theirs, ours)

@@ -1,4 +1,4 @@
-"""For tests of engines and stores: perfect or scripted stand-ins for everything a boot is given."""
+"""For tests of engines and stores: a perfect or scripted replacement for everything that a boot is given."""
 
 from warmcurve.testing.clock import FakeClock
 from warmcurve.testing.contract import StoreContract

@@ -1,4 +1,4 @@
-"""A clock that stands still until told."""
+"""A clock that moves only when told."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What every store promises, as tests: subclass it, give it a store, and let pytest collect it.
+"""The tests that every store must pass. Subclass them, give them a store, and let pytest collect them.
 
     class TestMyStore(StoreContract):
         @pytest.fixture

@@ -1,4 +1,4 @@
-"""An engine whose steps cost what a script says: every outcome of a boot, without a device and without noise."""
+"""An engine whose steps cost what a script says. It can give every outcome of a boot, without a device and noise."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,12 +11,12 @@ from warmcurve.testing.clock import FakeClock
 
 
 class ScriptedEngine:
-    """Drives like a real engine (`warmcurve.boot.path.drive`); its clock advances by what each run costs.
+    """Runs under `warmcurve.drive` like a real engine. Its clock advances by what each run costs.
 
-    `verify_ms(tokens)` and `draft_ms(requests)` are the cost model and may be replaced between boots. A step has
-    min(tokens, max_requests) requests, and is a full graph up to the largest captured size. `runs` holds the number of
-    tokens of every dummy run so far, sentinels included; `installed` the curves of the last hit, `calibrated` the
-    samples of the last calibration. With `refuses` set, `install` raises it as an `InstallRefused`.
+    `verify_ms(tokens)` and `draft_ms(requests)` are the cost model, and may be replaced between boots. A step has
+    min(tokens, max_requests) requests. It is a full graph up to the largest captured size. `runs` has the number of
+    tokens of every dummy run so far, with sentinels. `installed` has the curves of the last hit, and `calibrated` the
+    samples of the last calibration. If `refuses` is set, `install` raises it as an `InstallRefused`.
     """
 
     def __init__(

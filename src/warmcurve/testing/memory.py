@@ -1,4 +1,4 @@
-"""Stores in memory: one that is perfect, one that fails when told."""
+"""Stores in memory: a perfect one, and one that fails when told."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from warmcurve.storage.store import check_digest
 
 
 class MemoryStore:
-    """The store against which others are judged. `aside` holds what was set aside, by digest, oldest first."""
+    """The reference for other stores. `aside` has what was set aside, by digest, oldest first."""
 
     def __init__(self) -> None:
         self.entries: dict[str, bytes] = {}
@@ -43,7 +43,7 @@ class MemoryStore:
 class FaultStore(MemoryStore):
     """Raises `errors[operation]` from the operation of that name (`get`, `put`, `list`, `delete`), while it is there.
 
-    Any exception can be planted: a `StoreError` is a store that says no, another error one that is broken.
+    A `StoreError` stands for a store that refuses. Any other exception stands for a store that is broken.
     """
 
     def __init__(self, **errors: Exception) -> None:

@@ -48,7 +48,7 @@ def _never(operation: str, key: str) -> bool:  # noqa: ARG001
 
 
 def together(ranks: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """Run each of these in a thread of its own; what each returned or raised."""
+    """Run each of these in its own thread. Returns what each of them returned or raised."""
     results: dict[int, T | Exception] = {}
 
     def run(rank: int) -> None:

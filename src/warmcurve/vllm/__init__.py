@@ -1,8 +1,11 @@
-"""The vLLM adapter: stock wheels, switched on by one environment variable.
+"""The adapter for stock vLLM. One environment variable switches it on.
 
-vLLM calls `register()` in every process, unguarded, before any worker module is imported. Switched off it returns at
-once. Switched on it leaves a hook for the moment the GPU model runner is imported, so that processes which never
-calibrate import nothing. What happens then is in `seam.py`.
+Which file to open when a new release of vLLM breaks something:
+- `engine_unknown`, the hooked functions changed: `releases.py` has their digests, `seam/hook.py` wraps them;
+- `unreviewed` in a report, a new configuration field or environment variable: the lists in `reviewed/`;
+- `factor_unknown`, an attribute of the runner is gone: `factors/declared.py` has a row for each factor;
+- `factor_unknown: device`, a fact about the device: `device/`, a file for each driver;
+- `factor_unknown: target.model` or `draft.model`, the model's files: `weights/`, a file for each format.
 """
 
 import os
@@ -13,9 +16,11 @@ when it meets a VLLM_ variable that is not its own (`Platform.validate_environ`)
 
 
 def register() -> None:
-    """Entry point of the group `vllm.general_plugins`; may be called any number of times.
+    """Entry point of the group `vllm.general_plugins`. It may be called any number of times.
 
-    Raises nothing, but in the mode `require`, where a boot without warmcurve is not wanted.
+    vLLM calls it in every process, unguarded, before it imports any worker module. Switched off, it returns at once.
+    Switched on, it leaves a hook that waits for the GPU model runner. A process that never calibrates imports nothing
+    else. It raises only in the mode `require`, where no boot may go on without warmcurve.
     """
     # From os.environ and not vllm.envs: a variable that vLLM knew would enter its compile cache's key.
     switch = next((os.environ[name] for name in SWITCHES if name in os.environ), "")

@@ -1,7 +1,7 @@
-"""Another program's values, in the factor algebra.
+"""Turns another program's values into values that a factor may have.
 
-Nothing is told by `str(object)` or `repr(object)`, which hold addresses; what says nothing stable of itself stands as
-its type's name, and what has not even a stable name is a ValueError.
+`str(object)` and `repr(object)` are never used, because they contain addresses. A value without stable contents becomes
+the name of its type. A value without even a stable name is a ValueError.
 """
 
 import numbers
@@ -25,7 +25,7 @@ def class_of(value: object) -> str | None:
 
 
 def plain(value: Any) -> Value:
-    """Fields of dataclasses, items of containers, names of what has a name; ValueError for what has none."""
+    """The fields of a dataclass, the items of a container, the name of anything else. ValueError without a name."""
     if value is None or type(value) in (bool, str):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Enum):
@@ -61,7 +61,7 @@ def _named(value: Any) -> Value:
     if isinstance(value, type | FunctionType | BuiltinFunctionType | MethodType):
         name = f"{value.__module__}.{value.__qualname__}"
         if "<" in name:
-            raise ValueError(f"{name} has no name that another process would know")
+            raise ValueError(f"{name} has no stable name (a lambda or a local function)")
         return name
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
@@ -86,6 +86,6 @@ def _mapping(value: Mapping[Any, Any]) -> Value:
         if type(name) in (bool, int) or name is None:
             name = f"{type(name).__name__} {name}"
         if not isinstance(name, str) or name in found:
-            raise ValueError(f"a key of type {class_of(key)} that stands for none or for several")
+            raise ValueError(f"a key of type {class_of(key)} has no stable name, or the name of another key")
         found[name] = plain(item)
     return found

@@ -1,4 +1,4 @@
-"""Another program's files, read within bounds: whatever is wrong with one is a `FactorError` that names it."""
+"""Reads another program's files, within limits. If anything is wrong with a file, a `FactorError` names it."""
 
 import os
 import stat
@@ -37,7 +37,7 @@ DAMAGE: Final = (
 
 
 class Reading:
-    """What is read for one factor: at most `bytes_left` of all files together."""
+    """Reads files for one factor: at most `bytes_left` from all of them together."""
 
     def __init__(self, factor: str, bytes_left: int = MOST_BYTES) -> None:
         self.factor = factor
@@ -59,7 +59,7 @@ class Reading:
 
     @contextmanager
     def opened(self, path: Path) -> Iterator["File"]:
-        """A regular file; what its reader raises for damage becomes this factor's error."""
+        """Open a regular file. If reading it fails because it is damaged, this factor is unknown."""
         try:
             # Opening a pipe waits for its writer, unless told not to.
             with open(path, "rb", buffering=0, opener=_without_waiting) as file:
@@ -89,16 +89,16 @@ class File:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, count: int = -1) -> bytes:
-        """As any file's `read`: fewer bytes at its end."""
+        """Like `read` of any file: it returns fewer bytes at the end."""
         left = max(0, self.size - self._file.tell())
         count = left if count < 0 else min(count, left)
         if count > self._reading.bytes_left:
-            raise ValueError("more bytes than are read of a model")
+            raise ValueError("needs more bytes than are read for one factor")
         self._reading.bytes_left -= count
         return self._file.read(count)
 
     def exactly(self, count: int) -> bytes:
-        """`count` bytes, no less."""
+        """Exactly `count` bytes."""
         if len(data := self.read(count)) != count:
             raise ValueError("ends too early")
         return data

@@ -1,7 +1,7 @@
-"""A device that torch computes on: by torch's properties of it, and what its driver adds.
+"""Describes a device by torch's properties of it, and by what its driver adds.
 
-Torch is asked about the runner's own device. vLLM's platform functions take logical indices, which are other numbers
-where devices are chosen (`--device-ids`). Nothing of a single board enters: no UUID, serial number, address or index.
+torch is asked about the runner's own device. vLLM's platform functions take logical indices, which are other numbers
+with `--device-ids`. Nothing that identifies a single board is read: no UUID, serial number, address or index.
 """
 
 import math
@@ -98,7 +98,7 @@ _COUNTS: Final = (
 
 
 class Other:
-    """A device of another platform, as far as torch tells: Ascend, Intel and what plugins bring."""
+    """A device of another platform, as torch describes it: Ascend, Intel, and platforms of plugins."""
 
     def __init__(self, platform: str, properties: Any, runtime: str | None = None, driver: Path = _ASCEND) -> None:
         self._platform = platform

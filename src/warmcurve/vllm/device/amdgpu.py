@@ -1,4 +1,4 @@
-"""What Linux tells of an AMD device, in the files of its driver. ROCm's own libraries read the same ones.
+"""Reads facts about an AMD device from the files of its Linux driver. ROCm's own libraries read the same files.
 
 The files: https://docs.kernel.org/gpu/amdgpu/thermal.html and https://docs.kernel.org/gpu/amdgpu/driver-misc.html
 """
@@ -15,7 +15,7 @@ _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENODATA, errn
 
 
 class Directory:
-    """The device's directory: by its PCI address, which torch knows from 2.8 on."""
+    """The device's directory, found by its PCI address. torch has this address from 2.8 on."""
 
     def __init__(self, properties: Any, root: Path = Path("/sys")) -> None:
         self._root = root
@@ -25,7 +25,7 @@ class Directory:
             self._device = root / "bus/pci/devices" / address
 
     def driver(self) -> Value:
-        """The kernel, and the driver where it is not the kernel's own."""
+        """The version of the kernel, and that of the driver if it is not part of the kernel."""
         return " ".join(filter(None, (platform.release(), self._text(self._root / "module/amdgpu/version"))))
 
     def text(self, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What is asked of a device: each fact is declared with the reason why it counts, and whether a device may lack it."""
+"""The facts about a device. Each is declared with the reason why it counts, and whether a device may lack it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ Conditions = Mapping[str, str | int | float | bool | None]
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """`ask` is given what answers (torch's properties, an open library, a directory); None is no answer."""
+    """`ask` gets the source of the answer: torch's properties, an open library or a directory. None is no answer."""
 
     name: str
     why: str
@@ -22,7 +22,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 def answers(facts: Iterable[Fact], source: Any) -> dict[str, Value]:
-    """The answers by name. Raises `FactorError` for the first that cannot be read, or is none and not optional."""
+    """The answers by name. Raises `FactorError` for the first that cannot be read, or that is missing and required."""
     found = {}
     for fact in facts:
         try:
@@ -30,5 +30,5 @@ def answers(facts: Iterable[Fact], source: Any) -> dict[str, Value]:
         except (AttributeError, OSError, TypeError, ValueError) as error:
             raise FactorError(Reason.FACTOR_UNKNOWN, f"device.{fact.name}", str(error)) from error
         if found[fact.name] is None and not fact.optional:
-            raise FactorError(Reason.FACTOR_UNKNOWN, f"device.{fact.name}", "the device does not tell")
+            raise FactorError(Reason.FACTOR_UNKNOWN, f"device.{fact.name}", "the device gave no answer")
     return found

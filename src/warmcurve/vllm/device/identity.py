@@ -1,7 +1,7 @@
 """Which device the curves were measured on, behind one small protocol.
 
-vLLM's `current_platform` says what kind it is; torch, NVML and Linux say the rest. Only the CPU's answers were read off
-a live machine. Those of accelerators are others' published records (`tests/plugin/devices/`).
+vLLM's `current_platform` says which kind it is. torch, NVML and Linux say the rest. Only the answers of a CPU were read
+from a real machine. Those of accelerators are published records of other people (`tests/plugin/devices/`).
 """
 
 import os
@@ -21,16 +21,17 @@ from warmcurve.vllm.device.facts import Conditions as Conditions
 
 class Device(Protocol):
     def factors(self) -> dict[str, Value]:
-        """What makes this device's curves its own: part, capability, memory in GiB, driver, limits. Boards of one
-        part agree; no index, no serial number. Raises `FactorError`.
+        """The facts that its curves depend on: part, capability, memory in GiB, driver, limits.
+
+        Boards of one part have the same facts. There is no index and no serial number. Raises `FactorError`.
         """
 
     def conditions(self) -> Conditions:
-        """What may differ between two boots on this device: clocks, temperature, load. Never raises."""
+        """Facts that may differ between two boots on this device: clocks, temperature, load. It never raises."""
 
 
 def device_of(runner: Any) -> Device:
-    """The device that this model runner runs on. Raises `FactorError` for a kind that cannot be told."""
+    """The device that this model runner runs on. Raises `FactorError` for an unknown kind of device."""
     import torch
     from vllm.platforms import current_platform
 
@@ -52,8 +53,8 @@ def device_of(runner: Any) -> Device:
 
 
 def machine_of(runner: Any) -> str:
-    """The name of a machine that lasts from boot to boot: its device's, where it has one, since a container gets
-    another host name at each start.
+    """A name for this machine that stays the same from boot to boot. It is the device's name, if it has one, because a
+    container gets another host name at each start.
     """
     import torch
 
@@ -88,5 +89,5 @@ class Cpu(msgspec.Struct, frozen=True):
                 if name.strip() in wanted:
                     found.setdefault(name.strip(), value.strip())
         if not found:
-            raise FactorError(Reason.FACTOR_UNKNOWN, "device.name", f"{self.cpuinfo} does not tell the CPU's model")
+            raise FactorError(Reason.FACTOR_UNKNOWN, "device.name", f"{self.cpuinfo} does not have the CPU's model")
         return " ".join(found[name] for name in wanted if name in found)

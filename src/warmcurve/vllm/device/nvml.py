@@ -1,4 +1,5 @@
-"""What NVML, the library behind nvidia-smi, tells of one device. It is opened for the length of one question.
+"""Reads facts about one device from NVML, the library behind nvidia-smi. The library is opened only for these
+questions.
 
 Nothing is ever set. The functions and their errors: https://docs.nvidia.com/deploy/nvml-api/
 """
@@ -30,7 +31,7 @@ def _is_none(library: Any, error: Any) -> bool:
 
 
 def _answer(library: Any, function: str, *arguments: Any) -> Any:
-    """NVML's answer, or None where this part, its driver or this user gets none."""
+    """NVML's answer, or None if this part, its driver or this user gets no answer."""
     try:
         return getattr(library, function)(*arguments)
     except library.NVMLError as error:
@@ -40,7 +41,7 @@ def _answer(library: Any, function: str, *arguments: Any) -> Any:
 
 
 class Board:
-    """A device that NVML knows. A MIG slice has no power or memory mode of its own: those are its board's."""
+    """A device that NVML knows. A MIG slice has no power or memory mode of its own. It has those of its board."""
 
     def __init__(self, library: Any, device: Any) -> None:
         self._library = library
@@ -115,9 +116,10 @@ CONDITIONS: Final = (
 
 @contextmanager
 def opened(library: Any, uuid: Any) -> Iterator[Board | None]:
-    """The device with this UUID, or None where NVML is missing or does not know it. Raises `FactorError`.
+    """The device with this UUID, or None if NVML is missing or does not know it. Raises `FactorError`.
 
-    By its UUID: NVML's indices count boards, not what CUDA_VISIBLE_DEVICES or `--device-ids` leave of them.
+    The UUID is needed because NVML's indices count all boards, also those that CUDA_VISIBLE_DEVICES or `--device-ids`
+    leave out.
     """
     try:
         library.nvmlInit()

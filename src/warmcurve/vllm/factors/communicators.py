@@ -1,8 +1,8 @@
-"""How the ranks of a step talk: which of vLLM's own collectives came to be, and over what.
+"""How the ranks of a step communicate: which of vLLM's own collectives are enabled, and over which links.
 
-vLLM tries each when it makes a group, and leaves it disabled where the boards or their links do not allow it. So these
-objects tell NVLink from PCIe, which no setting and no property of one board does. What is read of them was gathered
-from all ranks of their group, so that these read the same.
+vLLM tries each collective when it makes a group. It leaves one disabled if the boards or their links do not allow it.
+So these objects distinguish NVLink from PCIe, which no setting and no property of one board does. vLLM gathered what is
+read here from all ranks of the group. So all ranks read the same.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _WRAPPED: Final = "_impl"
 
 
 def factors() -> dict[str, Value] | None:
-    """By group and attribute; None where there are none, as for one rank and on a CPU."""
+    """The collectives by group and attribute. None if there are none, as with one rank or on a CPU."""
     found: dict[str, Value] = {}
     for name in _GROUPS:
         if facts := dict(_facts(_communicator(name))):

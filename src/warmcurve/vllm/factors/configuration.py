@@ -1,8 +1,8 @@
-"""A walk over the whole of vLLM's configuration, field by field.
+"""Reads vLLM's whole configuration, field by field.
 
-`VllmConfig.compute_hash` asks what changes the compiled graph. It holds the model's path, which prices nothing, and is
-blind to most of what speculation costs. So it is not asked; every field counts unless its review (`sections/`)
-excludes it. A field of a newer release, which no review names, counts as well, and is told as unreviewed.
+vLLM's own `VllmConfig.compute_hash` is not used. It says what changes the compiled graph. It contains the model's path,
+which changes no cost, and it lacks most of what speculation costs depend on. Here every field counts, unless its review
+(`vllm/reviewed/`) excludes it. A field that no review names counts too, and is reported as unreviewed.
 """
 
 import re
@@ -26,12 +26,12 @@ _AUTOMATIC: Final = -1
 
 
 def factors(config: Any) -> dict[str, Value]:
-    """Every field of this configuration that counts, as a tree. Raises `FactorError` for one that has no form."""
+    """Every field that counts, as a tree. Raises `FactorError` for a value that has no canonical form."""
     return _values(config, NAME)
 
 
 def unreviewed(config: Any) -> tuple[str, ...]:
-    """The fields that count though no review names them, as their differences would be named."""
+    """The dotted names of the fields that count although no review names them."""
     return tuple(_unreviewed(config, NAME))
 
 
@@ -42,7 +42,7 @@ def review(section: Any) -> Section | None:
 
 
 def length(model: Any, value: int) -> Value:
-    """The longest request, by the power of two above it where vLLM fitted it to the memory that was free.
+    """The longest request. If vLLM fitted it to the free memory, it is the power of two above it.
 
     vLLM marks that as `original_max_model_len`, in its `ModelConfig` (vllm/v1/core/kv_cache_utils.py).
     """

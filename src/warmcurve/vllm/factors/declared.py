@@ -1,12 +1,12 @@
-"""What the fingerprint of a vLLM runner is made of.
+"""The factors of a vLLM runner's fingerprint.
 
-Every factor is declared below with the place where it is read and the reason why it counts; its name is its place in
-the tree. A factor that cannot be read is an error (`factor_unknown`: neither load nor store), and so is one that is
-null, unless it is declared as optional: what an engine may well lack.
+Every factor is declared below, with the place where it is read and the reason why it counts. Its name is its place in
+the tree. A factor that cannot be read is an error (`factor_unknown`: the boot neither loads nor stores). So is a factor
+that is null, unless it is declared as optional, because an engine may lack it.
 
-Two of them are walks by reviewed lists: `configuration` over every field of `VllmConfig`, and `runtime.environment`
-over the environment. The others are facts of the running engine that no setting tells. All ranks of one world read the
-same values: nothing depends on a rank, a device's index or a node. docs/fingerprint.md is written from these lists.
+Two factors are walks by reviewed lists: `configuration` over every field of `VllmConfig`, and `runtime.environment`
+over the environment. The others are facts that only the running engine has. All ranks of one world read the same
+values: nothing depends on a rank, a device's index or a node. docs/fingerprint.md is written from these lists.
 
 Left out on purpose: the exact free memory and number of KV blocks, which vary from boot to boot and price nothing
 (whether the dummy contexts wrap in the pool does count). Left out because nobody can tell them apart:
@@ -56,8 +56,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """`name` is dotted, `where` says what is read, `why` how another value would change the curves. An optional factor
-    may be null.
+    """`name` is dotted. `where` says what is read, and `why` says how another value would change the curves. An
+    optional factor may be null.
     """
 
     name: str
@@ -236,7 +236,7 @@ FACTORS: Final = (
            lambda s: _groups(s.speculator.attn_groups)),
     Factor("kv.dtype", "runner.kv_cache_dtype", "the bytes that attention reads", lambda s: s.runner.kv_cache_dtype),
     Factor("kv.wraps", "whether the dummy contexts of the largest batch outgrow runner.kv_cache_config.num_blocks",
-           "if so they share blocks, and shared blocks stay in the device's cache", _wraps),
+           "shared blocks stay in the device's cache", _wraps),
     Factor("speculation.draft_tokens", "runner.num_speculative_steps", "K: the width of drafting and of verification",
            lambda s: s.runner.num_speculative_steps),
     Factor("speculation.queries", "runner.speculator.num_query_per_req", "how many positions a request drafts",
@@ -263,7 +263,7 @@ FACTORS: Final = (
 
 
 def read(subject: Subject) -> dict[str, Value]:
-    """All factors, as the tree that their names describe. Raises `FactorError` for the first that is unknown."""
+    """All factors, as the tree that their names describe. Raises `FactorError` for the first one that is unknown."""
     tree: dict[str, Value] = {}
     for factor in FACTORS:
         *path, leaf = factor.name.split(".")
@@ -275,7 +275,7 @@ def read(subject: Subject) -> dict[str, Value]:
 
 
 def unreviewed(subject: Subject) -> tuple[str, ...]:
-    """What counts though no review names it: fields and variables of a release newer than those reviewed, by name."""
+    """The names of fields and variables that count although no review names them: those of a newer release."""
     return (*configuration.unreviewed(subject.config), *environment.unreviewed(subject.variables))
 
 

@@ -1,4 +1,4 @@
-"""The installed distributions, by the names of the directories that tell of them: to parse metadata is slow."""
+"""The installed distributions, by the names of their metadata directories. Parsing the metadata would be slow."""
 
 import os
 import re
@@ -11,7 +11,7 @@ _INFO: Final = (".dist-info", ".egg-info")
 
 
 def installed(places: list[str] | None = None) -> dict[str, Path]:
-    """The directory of each distribution by its normalised name; of several the first on the path."""
+    """The metadata directory of each distribution, by its normalised name. The first one on the path counts."""
     found: dict[str, Path] = {}
     for place in sys.path if places is None else places:
         try:
@@ -26,7 +26,7 @@ def installed(places: list[str] | None = None) -> dict[str, Path]:
 
 
 def version(directory: Path) -> str:
-    """As the directory's own name says it, else as the metadata in it does."""
+    """The version in the directory's name. If it is not there, the version in the metadata."""
     # https://packaging.python.org/en/latest/specifications/recording-installed-packages/#the-dist-info-directory
     _, separator, named = directory.name.removesuffix(_INFO[0]).partition("-")
     if separator and directory.name.endswith(_INFO[0]):

@@ -1,7 +1,7 @@
 """The environment variables that choose kernels, collectives and compilers.
 
-By family and opt-out: a variable nobody thought of counts. What is excluded (`variables.py`) says where, not how, the
-work is done.
+A variable of a known family counts unless it is excluded (`vllm/reviewed/variables.py`). So a variable that nobody
+thought of counts. What is excluded says where the work is done, not how.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _NUMBER: Final = "%d"
 
 
 def factors(environment: Mapping[str, str]) -> dict[str, Value]:
-    """The variables that count, by name. Raises `FactorError` for a file that one of them names and nobody can read."""
+    """The variables that count, by name. Raises `FactorError` if a file that one of them names cannot be read."""
     return {name: _value(name, environment[name]) for name in sorted(environment) if counts(name)}
 
 
@@ -46,12 +46,12 @@ def counts(name: str) -> bool:
 
 
 def has_form(name: str) -> bool:
-    """Whether a name has the form of one that says where and not how: a path, an address, a secret."""
+    """Whether a name has an excluded form: that of a path, an address, a secret."""
     return any(form.pattern.search(name) for form in FORMS)
 
 
 def unreviewed(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The engine's own variables that count though no review names them."""
+    """vLLM's own variables that count although no review names them."""
     known = COUNTED.union(BY_CONTENT)
     return tuple(
         f"{NAME}.{name}" for name in sorted(environment) if name.startswith(OURS) and counts(name) and name not in known
@@ -59,9 +59,9 @@ def unreviewed(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def preloaded(environment: Mapping[str, str], maps: Path = Path("/proc/self/maps")) -> list[str]:
-    """The libraries of LD_PRELOAD that this process really has, by base name: an allocator, a thread pool.
+    """The libraries of LD_PRELOAD that this process really has loaded, by base name.
 
-    vLLM sets the variable for the processes that it will start; in its own it changes nothing.
+    Only these count. vLLM also sets the variable for processes that it will start; it changes nothing in its own.
     """
     # Separated by colons or blanks, loaded in this order: https://man7.org/linux/man-pages/man8/ld.so.8.html
     wanted = [library for library in re.split(r"[:\s]+", environment.get("LD_PRELOAD", "")) if library]
@@ -73,7 +73,7 @@ def preloaded(environment: Mapping[str, str], maps: Path = Path("/proc/self/maps
 
 
 def nccl_settings(places: tuple[Path, ...] | None = None) -> dict[str, Value] | None:
-    """What NCCL reads of its own files besides the environment, of the variables that count; None without a file.
+    """The variables that count in NCCL's own configuration files. None without a file.
 
     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
     """

@@ -24,7 +24,7 @@ _FLAGS: Final = ("attn_temperature_tuning",)
 
 
 def factors(model: Any) -> dict[str, Value]:
-    """How many modules there are of each class that hold the same."""
+    """How many modules there are of each class with the same contents."""
     found = Counter(" ".join([str(class_of(module)), *sorted(set(_held(module, 1)))]) for module in model.modules())
     return dict(sorted(found.items()))
 

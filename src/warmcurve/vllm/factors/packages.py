@@ -1,4 +1,4 @@
-"""The installed packages that bring kernels, compilers, or what a step calls beside them."""
+"""The installed packages that a step depends on: those with kernels, compilers, or other code that it calls."""
 
 from typing import Final
 
@@ -39,6 +39,6 @@ EXCLUDED: Final = (
 
 
 def versions() -> dict[str, str]:
-    """Of those that are installed, by name."""
+    """The versions of those that are installed, by name."""
     found = installed()
     return {name: version(found[name]) for name in COUNTED if name in found}

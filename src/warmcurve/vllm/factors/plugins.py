@@ -1,4 +1,4 @@
-"""Which of vLLM's plugins this process has loaded: they may replace kernels, models, the platform itself."""
+"""Which plugins of vLLM this process has loaded. A plugin may replace kernels, models or the platform itself."""
 
 from importlib import metadata
 from pathlib import Path
@@ -11,9 +11,10 @@ _OWN: Final = "warmcurve"
 
 
 def factors(names: str | None, places: list[str] | None = None) -> dict[str, str]:
-    """By group and name the distribution and its version, of those that VLLM_PLUGINS, where it is set, names.
+    """The distribution and version of each plugin, by group and name.
 
-    Without warmcurve's own, which changes nothing that is timed.
+    If VLLM_PLUGINS is set, only the plugins that it names count. warmcurve's own does not count: it changes nothing
+    that is timed.
     """
     allowed = None if names is None else names.split(",")
     found = {}

@@ -1,4 +1,4 @@
-"""What compiles kernels while an engine runs: whether FlashInfer can, and which CUDA compiler it and others find."""
+"""What compiles kernels while an engine runs: whether FlashInfer can, and which CUDA compiler is found."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ _EVERYONES: Final = "/usr/local/cuda"
 
 
 def factors(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Nothing is run for it: the toolkit's own file says its version."""
+    """No program is run for this: the toolkit's own file says its version."""
     return {"flashinfer": _flashinfer(), "nvcc": nvcc(variables)}
 
 
 def nvcc(variables: Mapping[str, str], everyones: str = _EVERYONES) -> str | None:
-    """The version of the CUDA compiler, "unknown" for one that does not tell, None where there is none.
+    """The version of the CUDA compiler: "unknown" if it does not say, None if there is no compiler.
 
-    It is looked for as FlashInfer does, and vLLM for it (vllm/utils/flashinfer.py).
+    It is searched for in the same places as FlashInfer and vLLM do (vllm/utils/flashinfer.py).
     """
     found = shutil.which("nvcc", path=variables.get("PATH"))
     by_path = str(Path(found).parent.parent) if found else everyones
@@ -40,7 +40,7 @@ def nvcc(variables: Mapping[str, str], everyones: str = _EVERYONES) -> str | Non
 
 
 def _flashinfer() -> bool | None:
-    """Whether vLLM takes FlashInfer for usable: installed, with kernels or a compiler for them."""
+    """Whether vLLM says that FlashInfer is usable: installed, with kernels or with a compiler for them."""
     try:
         from vllm.utils.flashinfer import has_flashinfer
     except ImportError:

@@ -1,4 +1,4 @@
-"""How it is computed: attention, linear layers, graphs, the compiler, memory that is not the device's own."""
+"""The review of how a model is computed: attention, linear layers, graphs, the compiler, offloading."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What is run: the model, its drafter, its adapters, its weights."""
+"""The review of what is run: the model, its drafter, its adapters, its weights."""
 
 from typing import Final
 

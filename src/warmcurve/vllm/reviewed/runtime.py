@@ -1,4 +1,4 @@
-"""In what it runs: the whole, the ranks, the KV cache, the scheduler, what watches."""
+"""The review of what a model runs in: the engine, the ranks, the KV cache, the scheduler, observability."""
 
 from typing import Final
 

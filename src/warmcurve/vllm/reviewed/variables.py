@@ -1,8 +1,8 @@
 """The review of the environment: which variables choose kernels, collectives and compilers, and which do not.
 
 vLLM's own variables are reviewed one by one, for every supported release. Those of other programs are reviewed by
-family: whatever begins as one of the families counts, unless it is excluded by name or by form. What vLLM reads
-outside the families is reviewed by name.
+family: a variable counts if its name begins like one of a family, unless it is excluded by name or by form. Variables
+that vLLM reads outside the families are reviewed by name.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What becomes of a boot in which warmcurve takes no part, or which it must not let go on."""
+"""What happens to a boot in which warmcurve takes no part, or which must not go on."""
 
 import logging
 import os
@@ -16,9 +16,9 @@ logger = logging.getLogger("vllm.warmcurve")
 def stand_aside(
     reporter: Reporter, ranks: Ranks | None, settings: Settings, reason: Reason, detail: str
 ) -> CurvesRequired | None:
-    """Report it, and give the error with which the boot must end, in the mode `require`.
+    """Report that warmcurve takes no part. In the mode `require` it returns the error with which the boot must end.
 
-    Where other ranks vote they hear of it at once. Should that fail they wait until their time is up.
+    Other ranks that vote are told at once. If this fails, they wait until their time is up.
     """
     vote, required, missed, mode = None, None, reason, _mode()
     try:
@@ -37,7 +37,7 @@ def stand_aside(
 
 
 def _mode() -> Mode:
-    """From the environment itself: where another variable cannot be understood there are no settings."""
+    """The mode, read from the environment itself: there are no settings if another variable is wrong."""
     try:
         return settings_mode(os.environ)
     except SettingsError:
@@ -45,11 +45,11 @@ def _mode() -> Mode:
 
 
 def stopping(error: VoteLost | CurvesRequired, ranks: Ranks | None, *, together: bool = False) -> BaseException:
-    """What to raise so that vLLM notices, and a person reads what it is about in vLLM's own last words.
+    """What to raise so that vLLM ends, and its last log lines say why.
 
-    Among several ranks a worker that raises an `Exception` lives on, and its executor waits for the others, which may
-    wait for this one (`WorkerProc.worker_busy_loop`). An exit is noticed, but vLLM tells nothing of it: only where all
-    ranks stop `together` does this one raise.
+    With several ranks, a worker that raises an `Exception` lives on. Its executor waits for the other workers, and they
+    may wait for this one (`WorkerProc.worker_busy_loop`). vLLM notices an exit, but does not log its reason. So this
+    rank raises only if all ranks stop `together`. Otherwise it exits.
     """
     if isinstance(error, CurvesRequired):
         error = CurvesRequired(f"{MODE}=require lets no boot go on without stored curves that hold ({error.detail})")

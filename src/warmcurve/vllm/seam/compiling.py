@@ -1,7 +1,7 @@
-"""Did something compile while vLLM calibrated? It counts what its compiler does, and so does Dynamo.
+"""Finds out whether something compiled while vLLM calibrated. vLLM counts its compilations, and Dynamo does too.
 
-A size of the eager tail may compile in its first run: vLLM says of these runs that they warm kernels up, and the median
-of the others does not feel it.
+A size of the eager tail may compile in its first run. vLLM says that these runs warm up kernels, and the median of the
+other runs does not change.
 """
 
 import sys
@@ -12,7 +12,7 @@ _VLLM = ("num_backend_compilations", "num_inductor_compiles", "num_eager_compile
 
 
 def compilations() -> int:
-    """How many compilations this process has seen. Never raises; what cannot be read counts as none."""
+    """How many compilations this process has seen. It never raises. A count that cannot be read is 0."""
     return sum(_number(source, names) for source, names in (_vllm(), _dynamo()))
 
 
@@ -32,7 +32,9 @@ def _number(source: Any, names: tuple[str, ...]) -> int:
 
 
 class Watch:
-    """One calibration: `before` and `after` each run. `found` says of the first run in which something compiled."""
+    """Watches one calibration: call `before` and `after` each run. `found` names the first run in which something
+    compiled.
+    """
 
     def __init__(self, capture_limit: int) -> None:
         self._capture_limit = capture_limit

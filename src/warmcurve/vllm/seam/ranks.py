@@ -1,8 +1,8 @@
-"""The ranks that take part in vLLM's dummy runs, and what they vote over.
+"""The ranks that take part in vLLM's dummy runs, and the store that they vote over.
 
-vLLM's world group is them: replicas of a dense model are worlds of their own, those of a mixture of experts share one
-(`EngineCoreProc.run_engine_core`, `init_distributed_environment`). torch's default process group holds the same ranks,
-and its store is one that all of them can reach.
+These ranks are vLLM's world group. Replicas of a dense model are worlds of their own; those of a mixture of experts
+share one (`EngineCoreProc.run_engine_core`, `init_distributed_environment`). torch's default process group has the same
+ranks, and all of them can reach its store.
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger("vllm.warmcurve")
 
 
 class Ranks:
-    """This process' place among the ranks of one calibration. One object a calibration, on every rank."""
+    """This process' place among the ranks of one calibration. Every rank makes one such object for a calibration."""
 
     def __init__(self, rank: int, world: int, open_store: Callable[[], KeyValue]) -> None:
         self.rank = rank
@@ -36,7 +36,7 @@ class Ranks:
         return cls(group.rank_in_group, group.world_size, lambda: _default_store(group, config))
 
     def register(self, timeout_s: float) -> Register | None:
-        """What to vote over, or None: for a world of one rank, and where nothing can be had."""
+        """The register to vote over. None with one rank, or if there is no store to vote over."""
         if self.world == 1:
             return None
         try:
@@ -47,7 +47,7 @@ class Ranks:
         return Register(self._store, SystemClock(), timeout_s)
 
     def withdraw(self, reason: Reason, detail: str, timeout_s: float) -> Decision | None:
-        """Tell the others, before any vote of this rank, that it takes no part; the decision, where there is one."""
+        """Tell the others, before any vote of this rank, that it takes no part. Returns the decision, if any."""
         if (register := self.register(timeout_s)) is None:
             return None
         return vote_alone(Party(self.rank, self.world).withdraw(reason, detail), register.perform)
@@ -67,9 +67,7 @@ def _default_store(group: Any, config: Any) -> KeyValue:
         raise VoteError("elastic expert parallelism has no process group of its world")
     # A launcher of its own may put several engines into one world (`ExternalDP` in initialize_model_parallel).
     if group.world_size != config.world_size_across_dp:
-        raise VoteError(
-            f"vLLM's world of {group.world_size} ranks is not the {config.world_size_across_dp} of one engine"
-        )
+        raise VoteError(f"vLLM's world has {group.world_size} ranks, but one engine has {config.world_size_across_dp}")
     if not torch.distributed.is_initialized() or torch.distributed.get_world_size() != group.world_size:
         raise VoteError("torch's default process group is not vLLM's world")
     return DefaultStore(group.rank_in_group)

@@ -1,6 +1,6 @@
-"""Which files hold a model's weights, by the rules of vLLM's own loader (`DefaultModelLoader`) and its GGUF plugin.
+"""Finds the files of a model's weights, by the rules of vLLM's loader (`DefaultModelLoader`) and of its GGUF plugin.
 
-Load formats that get their weights elsewhere (tensorizer, sharded states, a weight cache, object storage) are unknown.
+A load format that gets its weights elsewhere (tensorizer, sharded states, a weight cache, object storage) is unknown.
 """
 
 import glob
@@ -65,7 +65,7 @@ _INDEX: Final = msgspec.json.Decoder(_Index)
 
 
 def _indexed(index: Path, names: list[str], reading: Reading) -> list[str]:
-    """Those files that the index names: others lie beside it in another format, or are left from another time."""
+    """The files that the index names. Other files beside it have another format, or are left over."""
     with reading.opened(index) as file:
         wanted = set(_INDEX.decode(file.exactly(file.size)).weight_map.values())
         if missing := wanted.difference(names):

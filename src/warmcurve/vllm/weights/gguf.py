@@ -1,4 +1,4 @@
-"""What the header of a GGUF file says: metadata, and names, types and shapes of its tensors.
+"""Reads the header of a GGUF file: metadata, and names, types and shapes of its tensors.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -37,7 +37,7 @@ _SHARD: Final = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 
 
 def shards(path: Path, names: Iterable[str]) -> list[Path]:
-    """The file, or all that its name counts, of a model that is cut into several."""
+    """The file. If its name says that the model is cut into several files, all of them."""
     cut = _SHARD.fullmatch(path.name)
     if cut is None:
         return [path]
@@ -70,7 +70,7 @@ def _header(file: File, reading: Reading) -> tuple[dict[str, Tensor], list[tuple
 
 
 class _Parser:
-    """Walks over the header's bytes. Ends in `struct.error` where they end too early."""
+    """Walks over the header's bytes. Raises `struct.error` if they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,8 +1,8 @@
-"""What the headers of a model's weights say: names, types and shapes of its tensors. The weights are not read.
+"""The headers of a model's weights: names, types and shapes of its tensors. The weights are not read.
 
-Files of one model are one list of tensors, so how many shards it is cut into makes no other model. The `format` of a
-safetensors file, the name of the library that wrote it, says nothing of its tensors; its other metadata counts, since
-torchao describes its quantised tensors there.
+All files of a model make one list of tensors. So the number of its shards does not count. The `format` of a safetensors
+file is the name of the library that wrote it, and does not count. Its other metadata counts, because torchao describes
+its quantised tensors there.
 """
 
 import hashlib
@@ -22,21 +22,21 @@ _MOST_TYPES: Final = 64
 
 
 class Tensor(msgspec.Struct, frozen=True, gc=False):
-    """A tensor as a header has it; its place in the file is no part of it."""
+    """A tensor as a header describes it, without its place in the file."""
 
     dtype: str = ""
     shape: tuple[int, ...] = ()
 
 
 class Headers(msgspec.Struct, frozen=True):
-    """Tensors by name, and metadata as its writer wrote it."""
+    """Tensors by name, and the metadata of the files."""
 
     tensors: dict[str, Tensor] = {}
     metadata: set[tuple[str, str]] = set()
 
     def add(self, tensors: Mapping[str, Tensor], metadata: Iterable[tuple[str, str]] = ()) -> None:
-        """What another file has. Raises `ValueError` if one of its tensors is already there with another type or shape:
-        which of them an engine loads depends on the order in which it finds the files.
+        """Add another file. Raises `ValueError` if one of its tensors is already there with another type or shape: an
+        engine would load one or the other, by the order in which it finds the files.
         """
         if not self.tensors.keys().isdisjoint(tensors):
             for name in sorted(self.tensors.keys() & tensors.keys()):
@@ -46,7 +46,7 @@ class Headers(msgspec.Struct, frozen=True):
         self.metadata.update(metadata)
 
     def identity(self, reading: Reading) -> dict[str, Value]:
-        """A digest, and how many tensors there are of each type, for a person who compares two models."""
+        """A digest. Also the number of tensors of each type, for a person who compares two models."""
         types = Counter(tensor.dtype for tensor in self.tensors.values())
         if not types or len(types) > _MOST_TYPES or not all(map(_TYPE.fullmatch, types)):
             raise reading.unknown("no tensors, or tensors of no known type")

@@ -1,4 +1,4 @@
-"""Where the hub's files lie on this machine. Nothing is downloaded here."""
+"""Finds the hub's files on this machine. It downloads nothing."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from warmcurve.vllm.reading import Reading
 
 
 def directory(name: str, revision: str | None, cache: str | None, reading: Reading) -> Path:
-    """A local directory as it is, or the snapshot of a repository of which vLLM has loaded files."""
+    """A local directory as it is, or the snapshot of the repository that vLLM has loaded files from."""
     # Unlike Path.is_dir, this is false for a name that the file system refuses.
     if os.path.isdir(name):  # noqa: PTH112
         return Path(name)

@@ -1,8 +1,8 @@
-"""Who a model is, by content: its configuration, the headers of its weights, and its own code where that is trusted.
+"""Identifies a model by content: its configuration, the headers of its weights, and its own code if it is trusted.
 
-Costs depend on shapes, types and quantisation, all of which stand there, and not on the values of the weights. So
-fine-tunes of one architecture share their curves, and a model keeps its identity when its files move or are cut into
-other shards.
+Costs depend on shapes, types and quantisation. All of these are in the headers and the configuration. Costs do not
+depend on the values of the weights. So fine-tunes of one architecture share their curves, and a model keeps its
+identity when its files are moved or cut into other shards.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ EXCLUDED: Final = {
 
 
 def identity(model: Any, load: Any, factor: str) -> dict[str, Value]:
-    """Identity of a vLLM `ModelConfig`, given the `LoadConfig`. Raises `FactorError` named after `factor`."""
+    """The identity of a vLLM `ModelConfig` with its `LoadConfig`. Raises `FactorError` with the name `factor`."""
     reading = Reading(f"{factor}.configuration")
     place = _place(model, load, reading)
     return {
@@ -71,7 +71,7 @@ def _digest(path: Path, reading: Reading) -> str:
 def _json(file: File) -> Any:
     """As transformers reads it, which allows infinities."""
     if file.size > _LONGEST_CONFIGURATION:
-        raise ValueError(f"{file.size} bytes are too many")
+        raise ValueError(f"is too large, with {file.size} bytes")
     return json.loads(file.exactly(file.size))
 
 
