@@ -183,7 +183,7 @@ def test_no_factor_explains_an_entry_that_was_there(
     assert found["miss"]["found"] is True
     assert found["nearest"] == []
     text = run("explain").stdout
-    assert "no factor explains it" in text
+    assert "No factor explains this miss" in text
     assert _head(text)["missed"] == f"{reason}: {MEANINGS[reason].text}"
     assert "reason" not in _head(text)
 
@@ -226,7 +226,7 @@ def test_a_boot_that_was_stopped_says_what_was_met(
     assert head["detail"] == "what was met"
     remedies = [MEANINGS[missed].remedy] if missed in OTHERWISE else []
     assert head["to"] == f"do    {' '.join([*remedies, MEANINGS[Reason.CURVES_REQUIRED].remedy])}"
-    assert "no factor explains it" in text
+    assert "No factor explains this miss" in text
 
 
 def test_a_boot_that_was_stopped_before_it_looked_says_why(write: Write, run: Run) -> None:
