@@ -1,6 +1,6 @@
-"""Entries that lie where no boot looks for them: a store that was copied one level too high or too deep.
+"""Finds entries where no boot looks for them: in a store that was copied one level too high or too deep.
 
-What is found here is only told. Names are read and no contents, of few directories, and no error goes further.
+The result is only reported. This file reads the names in a few directories, and no contents. Errors are ignored.
 """
 
 import os
@@ -20,8 +20,9 @@ _TOLD: Final = 3
 
 
 def misplaced(entries: Path, enough: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
-    """The directories near `<store>/v1` in which entries lie though no boot looks there, at most three, nearest first,
-    of those that are looked at until there is `enough`.
+    """The directories near `<store>/v1` that have entries although no boot looks there: at most three, nearest first.
+
+    It stops when `enough()` is true.
     """
     found: list[Path] = []
     with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Files in a directory that only trusted users may write: the operating system's truth about reading and publishing.
+"""Reads and publishes files in a directory that only trusted users may write to.
 
-Every call opens the directory, checks the *open* directory, and works relative to its descriptor, so that nobody can
-swap the directory between the check and the use. No call takes a lock, and reading never needs to write: caches that
-wanted locks on shared file systems hung on stale ones (pytorch#189245, flashinfer#993).
+Every call opens the directory, checks the *open* directory, and works relative to its descriptor. So nobody can swap
+the directory between the check and the use. No call takes a lock, and reading never needs to write: caches that took
+locks on shared file systems hung on stale ones (pytorch#189245, flashinfer#993).
 """
 
 import errno
@@ -55,14 +55,14 @@ T = TypeVar("T")
 
 
 class Directory:
-    """A directory of a store, whatever it is for. Nothing but `StoreError` is raised for what the system answers."""
+    """A directory of a store: for entries, reports or histories. Any error of the system becomes a `StoreError`."""
 
     def __init__(self, store: Path, name: str, *, trust_group: bool) -> None:
         self.path = store / name
         self._trust_group = trust_group
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """At most limit + 1 bytes of a regular file; None where there is none."""
+        """At most limit + 1 bytes of a regular file, or None if there is no file."""
 
         def attempt() -> bytes:
             with self._open() as directory:
@@ -71,7 +71,7 @@ class Directory:
         return self._found(attempt)
 
     def names(self) -> tuple[str, ...]:
-        """What lies in it, in order; nothing where it is not there."""
+        """The names in the directory, in order. None of them if the directory does not exist."""
 
         def attempt() -> tuple[str, ...]:
             with self._open() as directory:
@@ -80,16 +80,17 @@ class Directory:
         return self._found(attempt) or ()
 
     def publish(self, name: str, data: bytes) -> str | None:
-        """The whole of `data` under `name`, or nothing: readers see the old file or the new one, also after a crash.
+        """Write all of `data` under `name`, or nothing. Readers see the old file or the new one, also after a crash.
 
-        Gives None, or in words why a loss of power may undo it. Raises `StoreError`, with nothing left behind.
+        Returns None. If a loss of power may undo it, it returns the reason in words. If it raises `StoreError`, it
+        leaves nothing behind.
         """
         with self._writing(name), self._open(create=True) as directory:
             self._write(directory, name, data)
             return _sync(directory)
 
     def remove(self, name: str) -> bool:
-        """Whether there was something to remove. A loss of power may undo it."""
+        """Remove a file. Returns whether there was one. A loss of power may undo it."""
         with self._writing(name):
             try:
                 with self._open() as directory:
@@ -100,24 +101,23 @@ class Directory:
                 return False
 
     def set_aside(self, name: str) -> bool:
-        """Whether the file was there and is moved out of the way, kept for inspection. A loss of power may undo it."""
+        """Move a file aside and keep it for inspection. Returns whether there was one. A loss of power may undo it."""
         with suppress(OSError), self._open() as directory:
             self._move_aside(directory, name)
             return True
         return False
 
     def keep_newest(self, ours: Callable[[str], bool], count: int, last: str | None = None) -> None:
-        """Remove those of our files that are longest unchanged, so that `count` are left. `last` counts as the newest.
+        """Remove the oldest of these files, so that `count` are left. `last` counts as the newest.
 
-        What cannot be removed is left: a directory may lie under any name, and others may remove files at the same
-        time.
+        A file that cannot be removed stays. It may be a directory, or another process may remove it at the same time.
         """
         with suppress(OSError), self._open() as directory:
             _keep_newest(directory, ours, count, last)
 
     @contextmanager
     def _open(self, *, create: bool = False) -> Iterator[int]:
-        """A descriptor. The store's own directory is checked as well: whoever may write it may swap what is in it."""
+        """A descriptor. The store's own directory is checked too: whoever may write to it could swap its contents."""
         with (
             _open_directory(self.path.parent, trust_group=self._trust_group, create=create),
             _open_directory(self.path, trust_group=self._trust_group, create=create) as descriptor,
@@ -209,9 +209,9 @@ class Directory:
             raise
 
     def _refuse_what_was_not_renamed(self, directory: int, temporary: str) -> None:
-        """Where a file could neither be renamed nor removed, each boot would leave another: try the one that is there.
+        """If a file can neither be renamed nor removed, each boot would leave one more. So try the one that is there.
 
-        Of any other directory it is one call, which finds nothing.
+        In any other directory this is one call, which finds nothing.
         """
         try:
             os.stat(_NOT_RENAMED, dir_fd=directory, follow_symlinks=False)
@@ -238,7 +238,7 @@ class Directory:
 
 
 def twice(attempt: Callable[[], T]) -> T:
-    """A second attempt, from the start, where the first met an error that may be gone: a calibration costs more."""
+    """Try again from the start if the first attempt met an error that may be gone. A calibration costs more."""
     try:
         return attempt()
     except Exception as error:
@@ -248,7 +248,7 @@ def twice(attempt: Callable[[], T]) -> T:
 
 
 def kind_in_words(status: os.stat_result) -> str | None:
-    """What it is that is no regular file; None for one that is."""
+    """In words what this is, if it is not a regular file. None for a regular file."""
     if stat.S_ISREG(status.st_mode):
         return None
     return _KINDS.get(stat.S_IFMT(status.st_mode), "is not a regular file")
@@ -262,8 +262,8 @@ def _met(path: Path, error: OSError) -> str:
 def _open_directory(path: Path, *, trust_group: bool, create: bool) -> Iterator[int]:
     """A descriptor of the directory, once it is known that no untrusted user may write to it.
 
-    A link is followed, and what it leads to is checked. With `create` the directory is made with mode 0700, its parents
-    by the umask. Raises FileNotFoundError or `StoreError`.
+    A link is followed, and its target is checked. With `create` the directory is made with mode 0700, and its parents
+    with the umask's mode. Raises FileNotFoundError or `StoreError`.
     """
     if create:
         with suppress(FileExistsError):
@@ -286,7 +286,7 @@ def _open_directory(path: Path, *, trust_group: bool, create: bool) -> Iterator[
 
 
 def _close(descriptor: int) -> None:
-    """Of what was only read: an error of it says nothing of what was done."""
+    """Close a file that was only read. An error is ignored: the bytes were read."""
     with suppress(OSError):
         os.close(descriptor)
 
@@ -307,7 +307,7 @@ def _refuse_special(status: os.stat_result, path: Path) -> None:
 
 
 def _sync(directory: int) -> str | None:
-    """None, or why what was renamed there may be lost with the power. It is there all the same."""
+    """None, or the reason why a loss of power may undo a rename. The rename itself has happened."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -318,7 +318,7 @@ def _sync(directory: int) -> str | None:
 
 
 def _writer() -> str:
-    """How the names of temporary files begin that processes make whose ids mean to this one what they mean to them."""
+    """The beginning of the names of temporary files from this host and process namespace: their ids can be checked."""
     # Containers that share a volume often have the same process id (triton#2688) and host name. The boot id is the
     # running kernel's own (proc_sys_kernel(5)), and in that kernel no two pid namespaces that live have one inode
     # (namespaces(7)): a writer of the same name that lives is one of the processes that this one can look for.
@@ -349,7 +349,7 @@ def _is_dead(name: str, writer: str) -> bool:
 
 
 def _sweep(directory: int, writer: str, now: float) -> None:
-    """Remove what writers that were killed left behind, of writers elsewhere after an hour."""
+    """Remove temporary files of writers that were killed. Those of other hosts are removed after an hour."""
     with suppress(OSError):
         for name in os.listdir(directory):
             if name.startswith(TEMPORARY):

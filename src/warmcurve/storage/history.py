@@ -1,22 +1,22 @@
-"""What became of one fingerprint's curves on one machine: is a stored entry worth another try, is a measurement?
+"""Remembers what happened to one fingerprint's curves on one machine. It decides whether to try or store an entry.
 
     <store>/history/<digest>-<16 hex digits of the machine's name>.json
 
-- An entry that was turned down so many times in a row on this machine is quarantined here: it is not tried again until
-  another one takes its place or somebody deletes this file. Other machines go on with it.
-- Of three admitted calibrations in a row each disagrees with the one before it: the machine is unstable. What it
-  measures then is used for the boot and not stored, else every boot would store the curves that the next one turns
-  down. Stored curves that held count as a calibration where their sentinels contradict the last one.
-- Calibrations that agree, within the scale that sentinels allow, are of one state of the machine. A machine that came
-  back to an earlier state twice goes back and forth between its states, however long it stays in each. An entry of
-  one of them stays where it is, though it does not hold in the others, and is in no quarantine. It is replaced once
-  the machine has changed: three calibrations in a row are of a state that is new, or twice as many as the machine
-  came back before, at most sixteen, of one that is not.
-- Another machine put an entry that does not hold here in the place of this one's, and again after that had been
-  replaced: two machines store in turn. This one stops, until the same entry was turned down for a row of boots.
+- Quarantine: this machine rejected an entry several times in a row. It does not try the entry again, until another
+  entry replaces it or somebody deletes this file. Other machines still try it.
+- An unstable machine: of three admitted calibrations in a row, each disagrees with the one before it. Such a
+  calibration is used for the boot and not stored. Otherwise every boot would store curves that the next one rejects.
+  Stored curves that held count as a calibration if their sentinels contradict the last one.
+- A machine of several states: calibrations that agree, within the scale that sentinels allow, belong to one state. A
+  machine that came back to an earlier state twice goes back and forth between its states, however long it stays in
+  each. An entry of one of these states stays, although it does not hold in the others. It is in no quarantine. It is
+  replaced once the machine has changed: after three calibrations in a row of a new state, or after twice as many as
+  the machine came back before, at most sixteen, of a known state.
+- Machines that differ: another machine has replaced this machine's entry twice with one that does not hold here. This
+  machine stops storing, until it has rejected the same entry for a row of boots.
 
-A history only keeps a boot from stored curves or from storing; it makes none usable. So one that is lost or damaged
-counts as none.
+A history can only keep a boot from using or from storing curves. It makes none usable. So a history that is lost or
+damaged counts as empty.
 """
 
 from collections import defaultdict
@@ -66,7 +66,7 @@ class Rejection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An admitted one, or a stored one that held; the profile has no samples."""
+    """A calibration that was admitted, or a stored one that held. The profile has no samples."""
 
     at: str
     profile: CostProfile
@@ -102,7 +102,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     returns: int = 0
 
     def quarantines(self, entry: str, after: int) -> bool:
-        """Whether this entry was turned down `after` times in a row or more; 0 is never."""
+        """Whether this entry was rejected `after` times in a row, or more. With 0 it is never in quarantine."""
         return 0 < after <= len(self.rejected) and self.rejected[-1].entry == entry
 
     def with_rejection(self, rejection: Rejection) -> "History":
@@ -129,7 +129,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _visited(msgspec.structs.replace(self, calibrations=kept), at, bare, limits)
 
     def flips(self) -> str | None:
-        """Between how many states the machine goes back and forth, in words, or None."""
+        """In words, between how many states the machine goes back and forth. None if it does not."""
         if self.returns < RETURNS:
             return None
         return (
@@ -175,10 +175,10 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Histories(Protocol):
-    """What a boot needs to remember: the history of one machine, by fingerprint."""
+    """The histories of one machine, by fingerprint."""
 
     def read(self, digest: str) -> History:
-        """An empty one where there is none, or none that can be read."""
+        """The history. It is empty if there is none, or if it cannot be read."""
 
     def write(self, digest: str, history: History) -> None:
         """Raises `StoreError`."""

@@ -5,7 +5,7 @@
     <directory>/reports/                           boot reports (`report.py`)
     <directory>/history/                           what became of entries, by machine (`history.py`)
 
-A store never interprets what it keeps: `entry.py` checks the bytes at every read.
+A store does not interpret these bytes. `entry.py` checks them at every read.
 """
 
 import re
@@ -25,38 +25,42 @@ class Store(Protocol):
     """What a boot needs of a store. `warmcurve.testing.StoreContract` holds every implementation to it."""
 
     def get(self, digest: str) -> bytes | None:
-        """The bytes last put under this digest, or None. Raises `StoreError` where they cannot be had."""
+        """The bytes that were last put under this digest, or None. Raises `StoreError` if they cannot be read."""
 
     def put(self, digest: str, data: bytes) -> str | None:
-        """Replace whatever was there, all at once. Raises `StoreError`, and what was there stays.
+        """Replace what was there, all at once. If it raises `StoreError`, the old bytes stay.
 
-        Gives None, or in words why what is stored now may not outlive a loss of power.
+        Returns None. If a loss of power may undo it, it returns the reason in words.
         """
 
     def list(self) -> tuple[str, ...]:
-        """The digests that hold something, in order. Raises `StoreError`."""
+        """The digests that have bytes, in order. Raises `StoreError`."""
 
     def delete(self, digest: str) -> bool:
-        """Whether there was something to delete. A loss of power may undo it. Raises `StoreError`."""
+        """Delete the bytes of a digest. Returns whether there were any. A loss of power may undo it. Raises
+        `StoreError`.
+        """
 
     def set_aside(self, digest: str) -> bool:
-        """Take a damaged entry out of the way, kept for inspection; false where that cannot be done. Never raises
-        `StoreError`: a damaged entry is a miss with or without it.
+        """Move a damaged entry aside and keep it for inspection. Returns false if that is not possible.
+
+        It never raises `StoreError`: a damaged entry is a miss in any case.
         """
 
     def describe(self, digest: str) -> str:
-        """Where the entry is or would be, for a person."""
+        """Where the entry is, or where it would be, in words."""
 
     def whereabouts(self, enough: Callable[[], bool]) -> str:
-        """Where entries are looked for, and where some lie that are not looked at, for a person. It searches only until
-        there is `enough`, and never raises `StoreError`.
+        """Where a boot looks for entries, and where there are entries that it does not look at, in words.
+
+        It searches until `enough()` is true. It never raises `StoreError`.
         """
 
 
 class DirectoryStore:
     """Entries as files of one directory, private to its user: mode 0600 in directories of mode 0700.
 
-    A directory or file that untrusted users may write, by owner or by mode, is refused (`STORE_UNSAFE`);
+    A directory or file that untrusted users may write to is refused (`STORE_UNSAFE`). Owner and mode decide this.
     `trust_group` trusts the members of its group. Nothing is created before the first `put`.
     """
 
@@ -90,12 +94,12 @@ class DirectoryStore:
         return f"looked in {self._entries.path}{elsewhere and f'; entries lie in {elsewhere}, where no boot looks'}"
 
     def misplaced(self, enough: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
-        """Where entries lie that no boot looks at, as after a copy to the wrong level."""
+        """The directories with entries that no boot looks at, such as a copy at the wrong level."""
         return misplaced(self._entries.path, enough)
 
 
 def check_digest(digest: str) -> str:
-    """The digest itself. Raises ValueError for anything that is not 64 hexadecimal digits, such as a path."""
+    """Return the digest. Raises ValueError for anything but 64 hexadecimal digits, such as a path."""
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"not a digest: {digest!r:.80}")
     return digest
