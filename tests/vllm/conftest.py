@@ -7,12 +7,25 @@ from typing import Any
 
 # vLLM loads its plugins once a process, so the switch must be on before the first engine.
 os.environ["VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE"] = "1"
+# No graph is captured here that a collection could invalidate; to keep it off, vLLM collects twice a calibration.
+os.environ["VLLM_ENABLE_CUDAGRAPH_GC"] = "1"
 
-import engine
 import pytest
-import scripted
 
+from tests.vllm import live, running
 from tests.vllm.booting import Booted, Machine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share an engine go to one of the processes that run tests (`--dist loadgroup`)."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "ranks" in fixtures:
+            item.add_marker(pytest.mark.xdist_group(item.callspec.params["ranks"]))  # type: ignore[attr-defined]
+        elif "tensor_parallel" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("TENSOR_PARALLEL"))
+        elif {"machine", "recorded", "runner"} & set(fixtures):
+            item.add_marker(pytest.mark.xdist_group("in this process"))
 
 
 @pytest.fixture
@@ -24,8 +37,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Booted:
     """The first boot of a machine, once for all tests: its entry can be laid into other machines."""
+    cache = tmp_path_factory.mktemp("recorded")
+    running.lend_models(cache)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        return Machine(tmp_path_factory.mktemp("recorded"), monkeypatch).boot()
+        return Machine(cache, monkeypatch).boot()
 
 
 @pytest.fixture
@@ -35,12 +50,20 @@ def warm(machine: Machine, recorded: Booted) -> Machine:
     return machine
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The runner of an engine that has booted."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        machine = Machine(tmp_path_factory.mktemp("runner"), monkeypatch)
-        with scripted.clock(machine.costs):
-            llm = engine.start()
-            yield engine.runner(llm)
-            engine.stop(llm)
+@pytest.fixture(scope="session", autouse=True)
+def _ended() -> Iterator[None]:
+    yield
+    running.shared.stop()
+
+
+@pytest.fixture
+def runner(recorded: Booted) -> Any:
+    """The runner of the engine that runs, booted before a test plants anything."""
+    return running.shared_runner()
+
+
+@pytest.fixture(scope="session")
+def tensor_parallel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[live.Engine]:
+    """An engine of two ranks, booted once."""
+    with live.Engine(live.TENSOR_PARALLEL, tmp_path_factory.mktemp("live")) as engine:
+        yield engine

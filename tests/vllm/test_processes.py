@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.vllm.booting import STOCK_RUNS, TOKENS, lend_models
+from tests.vllm.booting import STOCK_RUNS, TOKENS
+from tests.vllm.running import lend_models
 
 SERVE = """
 import json, os, sys
