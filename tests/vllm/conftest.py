@@ -16,6 +16,7 @@ from tests.vllm import live, running
 from tests.vllm.booting import Booted, Machine
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share an engine go to one of the processes that run tests (`--dist loadgroup`)."""
     for item in items:

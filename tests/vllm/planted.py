@@ -17,7 +17,7 @@ import scripted
 from tests.vllm.running import draft_ms, verify_ms
 
 PLUGIN = "planted"
-LATE_S = 9.0
+LATE_S = 6.0
 
 Patch = pytest.MonkeyPatch
 _for_ever = ExitStack()

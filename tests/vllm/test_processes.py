@@ -118,6 +118,7 @@ def test_an_engine_process_boots_warm(server: Server) -> None:
     assert "warmcurve: reused sentinel_runs=2 calibration_runs=0" in printed
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_replicas_on_their_own_boot_warm(server: Server) -> None:
     """Data-parallel replicas of a dense model are worlds of one rank: each records, then each reuses."""
@@ -131,6 +132,7 @@ def test_replicas_on_their_own_boot_warm(server: Server) -> None:
     assert len({report["digest"] for report in [*cold, *warm]}) == 1
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_a_plugin_list_without_it_leaves_it_out(server: Server) -> None:
     """`VLLM_PLUGINS` that names others: warmcurve is not loaded, though its switch is on."""
