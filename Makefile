@@ -20,8 +20,7 @@ VLLM := WARMCURVE_VLLM_CPU=1 OMP_NUM_THREADS=1
 VLLM_PATH := $(CURDIR)/build/overlay:$(CURDIR)/examples/vllm_cpu
 # vLLM and what it imports warn of their own affairs: only our core tests turn warnings into errors.
 VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore
-# Tests that share an engine are one group, which stays in one process.
-PARALLEL := -n $(WORKERS) --dist loadgroup
+PARALLEL := -n $(WORKERS)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | column -t -s '|'

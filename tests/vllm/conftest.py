@@ -15,18 +15,29 @@ import pytest
 from tests.vllm import live, running
 from tests.vllm.booting import Booted, Machine
 
+TWO_RANKS = {"test_live.py", "test_modes_live.py"}
+IN_THIS_PROCESS = {
+    *("test_changes.py", "test_configuration.py", "test_damage.py", "test_edge.py", "test_factors.py"),
+    *("test_modes.py", "test_sentinels.py", "test_warm_boot.py"),
+}
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share an engine go to one of the processes that run tests (`--dist loadgroup`)."""
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "ranks" in fixtures:
-            item.add_marker(pytest.mark.xdist_group(item.callspec.params["ranks"]))  # type: ignore[attr-defined]
-        elif "tensor_parallel" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("TENSOR_PARALLEL"))
-        elif {"machine", "recorded", "runner"} & set(fixtures):
-            item.add_marker(pytest.mark.xdist_group("in this process"))
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share an engine go to one of the processes that run tests; each other test goes to the next free one.
+
+    Not by the marker `xdist_group`, which pytest-xdist 3.8 notes in `Item._nodeid`, where pytest 9 no longer looks.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySharedEngine(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0].rpartition("/")[2]
+            if file in TWO_RANKS:
+                return "EXPERTS_DATA_PARALLEL" if "[EXPERTS_DATA_PARALLEL" in nodeid else "TENSOR_PARALLEL"
+            return "in this process" if file in IN_THIS_PROCESS else nodeid
+
+    return BySharedEngine(config, log)
 
 
 @pytest.fixture

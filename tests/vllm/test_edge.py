@@ -88,7 +88,6 @@ def test_an_error_before_there_is_a_boot(
     [
         "vllm.seam.calibration.Seam._take_timings",
         "vllm.seam.calibration.Seam._install",
-        "boot.path.Boot._reuse",
         "boot.path.Boot.run",
     ],
 )
