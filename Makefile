@@ -19,7 +19,7 @@ ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
 VLLM := WARMCURVE_VLLM_CPU=1 OMP_NUM_THREADS=1
 VLLM_PATH := $(CURDIR)/build/overlay:$(CURDIR)/examples/vllm_cpu
 # vLLM and what it imports warn of their own affairs: only our core tests turn warnings into errors.
-VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore
+VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore --timeout 600
 PARALLEL := -n $(WORKERS)
 
 help: ## this list

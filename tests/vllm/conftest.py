@@ -74,6 +74,12 @@ def runner(recorded: Booted) -> Any:
     return running.shared_runner()
 
 
+@pytest.fixture
+def no_engine() -> None:
+    """No engine in this process, and so no process group of torch."""
+    running.shared.stop()
+
+
 @pytest.fixture(scope="session")
 def tensor_parallel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[live.Engine]:
     """An engine of two ranks, booted once."""
