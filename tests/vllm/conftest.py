@@ -24,7 +24,7 @@ IN_THIS_PROCESS = {
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests that share an engine go to one of the processes that run tests; each other test goes to the next free one.
+    """Tests that share an engine go to one of the processes that run tests; each other file goes to the next free one.
 
     Not by the marker `xdist_group`, which pytest-xdist 3.8 notes in `Item._nodeid`, where pytest 9 no longer looks.
     """
@@ -35,7 +35,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0].rpartition("/")[2]
             if file in TWO_RANKS:
                 return "EXPERTS_DATA_PARALLEL" if "[EXPERTS_DATA_PARALLEL" in nodeid else "TENSOR_PARALLEL"
-            return "in this process" if file in IN_THIS_PROCESS else nodeid
+            return "in this process" if file in IN_THIS_PROCESS else file
 
     return BySharedEngine(config, log)
 
