@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint bench-listing clean overlay
+.PHONY: help demo test test-all test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint bench-listing clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -11,6 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(
 PORT ?= 8123
 CACHE ?= build/serve-cache
 RANKS ?= 8
+WORKERS ?= 2
 RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
 
 ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
@@ -18,7 +19,8 @@ ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
 VLLM := WARMCURVE_VLLM_CPU=1 OMP_NUM_THREADS=1
 VLLM_PATH := $(CURDIR)/build/overlay:$(CURDIR)/examples/vllm_cpu
 # vLLM and what it imports warn of their own affairs: only our core tests turn warnings into errors.
-VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore
+VLLM_PYTEST := -m pytest -p no:cacheprovider -o filterwarnings=ignore --timeout 600
+PARALLEL := -n $(WORKERS)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | column -t -s '|'
@@ -26,12 +28,18 @@ help: ## this list
 demo: .venv/.installed ## boot the embedded engine cold and warm, and serve: no GPU, no torch; JSON=1, OUT=DIR for a page
 	@.venv/bin/warmcurve demo $(if $(filter-out 0,$(JSON)),--json) $(if $(OUT),--out "$(OUT)")
 
-test: test-fast overlay ## the core tests, then those that boot the real vLLM on the CPU
+test: test-fast overlay ## the core tests, then those of the real vLLM on the CPU: in this process, as processes, two ranks
 	@vllm=$$($(ENVIRONMENT))
-	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" $(VLLM_PYTEST) tests/vllm
+	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" $(VLLM_PYTEST) $(PARALLEL) -m 'not full' tests/vllm
 
 test-fast: .venv/.installed ## the core tests alone
-	@.venv/bin/python -m pytest tests --ignore=tests/vllm
+	@.venv/bin/python -m pytest $(PARALLEL) -m 'not full' tests --ignore=tests/vllm
+
+test-all: overlay ## every test; SLICE=K/N, the K-th of N parts of what `make test` leaves out; tests/README.md says what that is
+	@vllm=$$($(ENVIRONMENT))
+	slice="$(if $(SLICE),--slice=$(SLICE))"
+	.venv/bin/python -m pytest $(PARALLEL) $$slice tests --ignore=tests/vllm || [ $$? = 5 ] # none in this part
+	$(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" $(VLLM_PYTEST) $(PARALLEL) $$slice tests/vllm
 
 lint: .venv/.installed ## ruff and mypy
 	@.venv/bin/ruff check .

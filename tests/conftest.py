@@ -5,11 +5,29 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("warmcurve", deadline=None, database=None)
 settings.register_profile("warmcurve-ci", deadline=None, database=None, derandomize=True)
 settings.load_profile("warmcurve-ci" if os.environ.get("CI") else "warmcurve")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slice", metavar="K/N", help="the K-th of N parts of what `make test` leaves out")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if wanted := config.getoption("--slice"):
+        part, parts = map(int, wanted.split("/"))
+        if not 1 <= part <= parts:
+            raise pytest.UsageError(f"--slice {wanted}: there is no such part")
+        left = sorted(item.nodeid for item in items if item.get_closest_marker("full"))
+        # One of each so many neighbours: the longest are cases of one test.
+        kept = set(left[part - 1 :: parts])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+        items[:] = [item for item in items if item.nodeid in kept]
 
 
 def _one_thread_a_product() -> None:

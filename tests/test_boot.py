@@ -435,7 +435,9 @@ def test_an_unknown_factor_neither_loads_nor_stores(engine: ScriptedEngine, stor
     assert len(engine.runs) == ALL_RUNS
 
 
-@pytest.mark.parametrize("value", [1.5, object(), {1}, b"x", "\ud800", 2**64, {1: 1}, {"é": 1}], ids=ascii)
+@pytest.mark.parametrize(
+    "value", [1.5, object(), {1}, b"x", "\ud800", 2**64, {1: 1}, {"é": 1}], ids=lambda value: type(value).__name__
+)
 def test_an_invalid_factor_neither_loads_nor_stores(engine: ScriptedEngine, store: FaultStore, value: object):
     """A factor without a canonical form is reported by name, in a report that can be written."""
     report = boot(engine, store, read_factors=lambda: {"deep": {"factor": value}})

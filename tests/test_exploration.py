@@ -34,7 +34,12 @@ from warmcurve.ranks.vote import Course, Decision, Party, Voting
 _ODD = [kind for kind in FOLLOWERS if kind is not PLAIN]
 SCENARIOS = [
     pytest.param(1, 2, [(leader,) for leader in LEADERS], id="one rank, two faults"),
-    pytest.param(2, 2, [(leader, other) for leader in LEADERS for other in FOLLOWERS], id="two ranks, two faults"),
+    pytest.param(2, 1, [(leader, other) for leader in LEADERS for other in FOLLOWERS], id="two ranks, one fault"),
+    pytest.param(
+        *(2, 2, [(leader, other) for leader in LEADERS for other in FOLLOWERS]),
+        id="two ranks, two faults",
+        marks=pytest.mark.full,
+    ),
     pytest.param(
         3,
         0,
@@ -45,10 +50,17 @@ SCENARIOS = [
         3, 1, [(COLD, PLAIN, PLAIN), *((PLAIN, PLAIN, odd) for odd in _ODD)], id="three ranks, one odd, one fault"
     ),
     pytest.param(
-        4, 1, [(COLD, PLAIN, PLAIN, PLAIN), *((PLAIN, PLAIN, PLAIN, odd) for odd in _ODD)], id="four ranks, one odd"
+        *(4, 1, [(COLD, PLAIN, PLAIN, PLAIN), *((PLAIN, PLAIN, PLAIN, odd) for odd in _ODD)]),
+        id="four ranks, one odd",
+        marks=pytest.mark.full,
     ),
 ]
-PLAIN_RANKS = [(2, 3, (GOOD, OFF, WRONG)), (3, 1, (GOOD, WRONG)), (4, 0, (GOOD, OFF)), (4, 1, (GOOD, WRONG))]
+PLAIN_RANKS = [
+    *((2, 1, (GOOD, OFF, WRONG)), (3, 1, (GOOD, WRONG))),
+    pytest.param(2, 3, (GOOD, OFF, WRONG), marks=pytest.mark.full),
+    pytest.param(4, 0, (GOOD, OFF), marks=pytest.mark.full),
+    pytest.param(4, 1, (GOOD, WRONG), marks=pytest.mark.full),
+]
 
 TAIL_RANKS = [(1, 2, (GOOD, OFF, WRONG)), (2, 1, (GOOD, OFF)), (3, 0, (GOOD, WRONG))]
 

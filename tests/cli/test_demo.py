@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from warmcurve.cli import demo
 from warmcurve.curves.sentinel import Limits
 from warmcurve.embedded import trial
 
@@ -12,13 +13,26 @@ ANY = Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0)
 QUICK = ("demo", "--small", "1", "--large", "2")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def quick():
     """Few and short replies, one round, and sentinels that no load of the machine can turn down."""
     whole = trial.requests
-    monkeypatch.setattr("warmcurve.cli.demo._ROUNDS", 1)
-    monkeypatch.setattr(trial, "requests", lambda count: whole(min(count, 3), 12))
-    monkeypatch.setattr(trial, "NOISY", ANY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmcurve.cli.demo._ROUNDS", 1)
+        patch.setattr(trial, "requests", lambda count: whole(min(count, 3), 12))
+        patch.setattr(trial, "NOISY", ANY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def once(quick):
+    """What was shown, for tests of how it is told."""
+    return demo._show(1, 2, demo._Progress())
+
+
+@pytest.fixture
+def shown(once, monkeypatch):
+    monkeypatch.setattr("warmcurve.cli.demo._show", lambda *arguments: once)
 
 
 def test_the_document_says_what_was_found(run):
@@ -65,7 +79,7 @@ class Links(HTMLParser):
         self.text += data
 
 
-def test_the_page_stands_alone(run, tmp_path):
+def test_the_page_stands_alone(run, shown, tmp_path):
     """One file with drawings and numbers, which loads nothing and runs nothing."""
     result = run(*QUICK, "--out", tmp_path / "new" / "out")
     assert result.exit_code == 0
@@ -80,7 +94,7 @@ def test_the_page_stands_alone(run, tmp_path):
     assert "adaptive, stored curves" in page.text
 
 
-def test_unequal_output_is_a_failure(run, monkeypatch):
+def test_unequal_output_is_a_failure(run, shown, monkeypatch):
     """A demonstration in which something differs that must not ends with exit code 1."""
     monkeypatch.setattr("warmcurve.embedded.trial.Shown.identical_output", lambda shown: False)
     result = run(*QUICK)

@@ -3,10 +3,10 @@
 import hashlib
 import json
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import engine
 import numpy as np
 import pytest
 import scripted
+
+from tests.vllm.running import Running, draft_ms, shared, verify_ms
 
 CAPTURED = engine.ENGINE["compilation_config"]["cudagraph_capture_sizes"]
 # vLLM's own rule for the largest of these sizes and a budget of 64 tokens, written out.
@@ -23,15 +25,6 @@ TOKENS = [[307, 507, 101, 329, 24, 373, 411, 64], [58, 146, 145, 492, 77, 145, 7
 """What the non-speculative engine generates for the prompts."""
 
 
-def verify_ms(tokens: int, full_graph: bool) -> float:
-    """A floor, a slope, and a jump where graphs end."""
-    return 3.0 + tokens / 16 + (0.0 if full_graph else 1.5)
-
-
-def draft_ms(requests: int) -> float:
-    return 0.75 + requests / 8
-
-
 @dataclass
 class Booted:
     """What one boot did. `runs` are the token counts of its timed dummy runs, sentinels included."""
@@ -39,10 +32,15 @@ class Booted:
     runs: list[int]
     report: dict[str, Any] | None
     tables: tuple[list[float], list[float]]
-    tokens: list[list[int]]
     log: list[str]
     entry: Path
     data: bytes
+    generate: Callable[[], list[list[int]]]
+
+    @cached_property
+    def tokens(self) -> list[list[int]]:
+        """What the engine generates after it; to be asked before the engine calibrates again."""
+        return self.generate()
 
     @property
     def words(self) -> tuple[str, str | None]:
@@ -88,42 +86,45 @@ class Machine:
 
     def boot(self, **overrides: Any) -> Booted:
         """Boot a new engine, let it generate, and stop it."""
-        _forget_environment()
+        shared.stop()
+        new = Running()
+        try:
+            booted = self._booted(new, lambda: new.start(**overrides))
+            assert booted.tokens
+        finally:
+            new.stop()
+        return booted
+
+    def calibrate(self) -> Booted:
+        """What is a boot to warmcurve: the engine that tests share calibrates anew."""
+        return self._booted(shared, shared.calibrate)
+
+    def _booted(self, running: Running, boot: Callable[[], None]) -> Booted:
         before = set(self._reports())
-        with scripted.clock(self.costs) as clock, _logged() as log:
-            llm = engine.start(**overrides)
-            try:
-                runs = [tokens for tokens, _, _ in clock.steps]
-                draft, verify = engine.runner(llm).adaptive_verification.cost_tables
-                tokens = engine.tokens(llm)
-            finally:
-                engine.stop(llm)
+        with scripted.clock(self.costs) as clock, logged() as log:
+            boot()
         new = [path for path in self._reports() if path not in before]
         assert len(new) <= 1, new
+        draft, verify = running.runner.adaptive_verification.cost_tables
         entry = self.entries[0] if self.entries else self.store / "none"
         return Booted(
-            runs,
+            [tokens for tokens, _, _ in clock.steps],
             json.loads(new[0].read_bytes()) if new else None,
             (np.asarray(draft).tolist(), np.asarray(verify).tolist()),
-            tokens,
             log,
             entry,
             entry.read_bytes() if entry.is_file() else b"",
+            partial(running.tokens, running.calibrations),
         )
 
-    def fail(self, kind: type[BaseException], **overrides: Any) -> Failed:
-        """Boot a new engine, which must fail with this error."""
-        _forget_environment()
+    def fail(self, kind: type[BaseException]) -> Failed:
+        """`calibrate`, which must end with this error."""
         before = set(self._reports())
-        with scripted.clock(self.costs) as clock, _logged() as log, _managers() as managers:
-            try:
-                with pytest.raises(kind) as raised:
-                    engine.start(**overrides)
-            finally:
-                engine.clear()
+        with scripted.clock(self.costs) as clock, logged() as log, pytest.raises(kind) as raised:
+            shared.calibrate()
         (new,) = (path for path in self._reports() if path not in before)
-        (manager,) = managers
         runs = [tokens for tokens, _, _ in clock.steps]
+        manager = shared.runner.adaptive_verification
         return Failed(raised.value, runs, json.loads(new.read_bytes()), log, manager)
 
     def _reports(self) -> list[Path]:
@@ -131,7 +132,7 @@ class Machine:
 
 
 @contextmanager
-def _logged() -> Iterator[list[str]]:
+def logged() -> Iterator[list[str]]:
     """The lines that warmcurve adds to vLLM's log, whose logger hands nothing on to the root's handlers."""
     lines: list[str] = []
     handler = logging.Handler()
@@ -142,40 +143,6 @@ def _logged() -> Iterator[list[str]]:
         yield lines
     finally:
         logger.removeHandler(handler)
-
-
-def lend_models(cache: Path) -> None:
-    """Let a new cache have what vLLM found out about its models, for which it starts a process each."""
-    shared = Path(sys.prefix) / "modelinfos"
-    shared.mkdir(exist_ok=True)
-    cache.mkdir(parents=True, exist_ok=True)
-    if not (cache / shared.name).exists():
-        (cache / shared.name).symlink_to(shared)
-
-
-@contextmanager
-def _managers() -> Iterator[list[Any]]:
-    """The adaptive-verification managers that vLLM makes within the block."""
-    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
-
-    made: list[Any] = []
-    original = Manager.__init__
-
-    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        made.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Manager, "__init__", remember)
-        yield made
-
-
-def _forget_environment() -> None:
-    # An engine that has started freezes what vLLM read of the environment (vllm.envs.enable_envs_cache).
-    from vllm import envs
-
-    if disable := getattr(envs, "disable_envs_cache", None):
-        disable()
 
 
 def tampered(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:

@@ -22,7 +22,7 @@ from typing import Any, Self
 import engine
 
 from tests.vllm import sessions
-from tests.vllm.booting import lend_models
+from tests.vllm.running import lend_models
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TENSOR_PARALLEL: dict[str, Any] = {"tensor_parallel_size": 2}

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import scripted
 
-from tests.vllm.booting import draft_ms, verify_ms
+from tests.vllm.running import draft_ms, verify_ms
 
 PLUGIN = "planted"
-LATE_S = 9.0
+LATE_S = 6.0
 
 Patch = pytest.MonkeyPatch
 _for_ever = ExitStack()

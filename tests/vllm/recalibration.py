@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import scripted
 
-from tests.vllm.booting import _forget_environment, _logged, draft_ms, verify_ms
+from tests.vllm.booting import logged
 from tests.vllm.planted import own_rank, planted
+from tests.vllm.running import draft_ms, forget_environment, release, verify_ms
 
 
 class Recalibration:
@@ -29,11 +30,11 @@ class Recalibration:
         rank = own_rank()
         cache = Path(disks) / f"rank{rank}"
         os.environ |= {"VLLM_CACHE_ROOT": str(cache), **environment}
-        _forget_environment()
-        _release(self.model_runner)
+        forget_environment()
+        release(self.model_runner)
         before = set(_reports(cache))
         costs = scripted.CostModel(verify_ms, draft_ms)
-        with scripted.clock(costs) as clock, _logged() as log, planted(faults.get(str(rank))):
+        with scripted.clock(costs) as clock, logged() as log, planted(faults.get(str(rank))):
             self.model_runner.capture_model()
         tables = self.model_runner.adaptive_verification.cost_tables
         return json.dumps(
@@ -49,15 +50,3 @@ class Recalibration:
 
 def _reports(cache: Path) -> list[Path]:
     return sorted((cache / "adaptive_verification" / "reports").glob("*.json"))
-
-
-def _release(runner: Any) -> None:
-    """Undo what `capture_model` did: graphs, curves, the lock on the workspace, which capturing may have to grow."""
-    from vllm.v1.worker import workspace
-    from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
-
-    for manager in (runner.cudagraph_manager, *vars(runner.speculator).values()):
-        if isinstance(manager, CudaGraphManager):
-            manager.release_graphs()
-    runner.adaptive_verification.cost_tables = None
-    workspace.unlock_workspace()

@@ -18,12 +18,13 @@ def graphs(*sizes: int) -> dict[str, Any]:
     return {"compilation_config": engine.ENGINE["compilation_config"] | {"cudagraph_capture_sizes": list(sizes)}}
 
 
+DRAFT = "another draft of the same class"
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "K": (speculative(num_speculative_tokens=2), ["speculation.draft_tokens"]),
     "max_num_seqs": ({"max_num_seqs": 3}, ["scheduler.max_requests"]),
     "captured sizes": (graphs(1, 2, 4, 8), ["plan.captured"]),
     "token budget": ({"max_num_batched_tokens": 48}, ["scheduler.max_tokens"]),
-    "another draft of the same class": (
+    DRAFT: (
         speculative(model=str(engine.MODELS / "draft-wide")),
         ["draft.model.weights.digest"],
     ),
@@ -31,7 +32,11 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+# One in the plan and one in the weights; each factor is changed in test_factors.py, on an engine that runs.
+CASES = [name if name in {"captured sizes", DRAFT} else pytest.param(name, marks=pytest.mark.full) for name in CHANGES]
+
+
+@pytest.mark.parametrize("change", CASES)
 def test_a_change_is_a_miss(warm: Machine, recorded: Booted, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed configuration calibrates with its own runs and is stored beside the first, whose entry stays."""
     overrides, changed = CHANGES[change]
@@ -54,9 +59,7 @@ def test_a_change_is_a_miss(warm: Machine, recorded: Booted, change: str, monkey
     assert warm.boot(**overrides).words == ("reused", None)
 
 
-def test_another_place_is_the_same(
-    warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_place_is_the_same(warm: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The working directory, a port or an address, a log level do not matter."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "INFO")
@@ -66,11 +69,11 @@ def test_another_place_is_the_same(
 
 
 def test_a_variable_that_nobody_reviewed_counts_and_is_named(
-    warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch
+    warm: Machine, runner: Any, recorded: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A variable of a newer vLLM: another digest, the nearest entry differs in it alone, and the report names it."""
     monkeypatch.setenv("VLLM_OF_A_LATER_RELEASE", "1")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", None)
     assert booted.report is not None
     assert booted.report["unreviewed"] == ["runtime.environment.VLLM_OF_A_LATER_RELEASE"]

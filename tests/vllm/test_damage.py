@@ -11,6 +11,8 @@ import pytest
 
 from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Machine, tampered
 
+pytestmark = pytest.mark.usefixtures("runner")
+
 
 def flipped(data: bytes) -> bytes:
     return data[:-40] + bytes([data[-40] ^ 1]) + data[-39:]
@@ -45,7 +47,7 @@ def test_a_damaged_entry_is_replaced(warm: Machine, recorded: Booted, damage: st
     """A damaged entry costs this boot a calibration; the next one is warm again, and the damage is kept aside."""
     spoil, reason = DAMAGE[damage]
     path = warm.lay(recorded.entry.name, spoil(recorded.data))
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", reason)
     assert booted.runs == STOCK_RUNS
     assert booted.tables == recorded.tables
@@ -53,7 +55,7 @@ def test_a_damaged_entry_is_replaced(warm: Machine, recorded: Booted, damage: st
     aside = list(path.parent.glob("*.bad-*"))
     assert [kept.read_bytes() for kept in aside] == ([] if damage == "future schema" else [spoil(recorded.data)])
     assert path.read_bytes().splitlines()[1].startswith(b'{"factors"')
-    assert warm.boot().words == ("reused", None)
+    assert warm.calibrate().words == ("reused", None)
 
 
 def test_a_directory_in_the_entrys_place(machine: Machine, recorded: Booted) -> None:
@@ -61,7 +63,7 @@ def test_a_directory_in_the_entrys_place(machine: Machine, recorded: Booted) -> 
     path = machine.lay("placeholder", b"").with_name(recorded.entry.name)
     path.mkdir()
     (path / "kept").write_text("by somebody")
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert booted.words == ("recorded", "entry_unreadable")
     assert path.is_file()
     (aside,) = path.parent.glob("*.bad-*")
@@ -92,7 +94,7 @@ def test_a_read_only_cache(machine: Machine, recorded: Booted, mounted: Callable
     mounted("size=1m")
     machine.lay("placeholder", b"")
     mounted("remount,ro")
-    cold = machine.boot()
+    cold = machine.calibrate()
     assert cold.report is None
     assert cold.runs == STOCK_RUNS
     assert cold.tokens == TOKENS
@@ -100,7 +102,7 @@ def test_a_read_only_cache(machine: Machine, recorded: Booted, mounted: Callable
     mounted("remount,rw")
     machine.lay(recorded.entry.name, recorded.data)
     mounted("remount,ro")
-    hit = machine.boot()
+    hit = machine.calibrate()
     assert len(hit.runs) == 2
     assert hit.log[0].startswith("warmcurve: reused")
     assert hit.tables == recorded.tables
@@ -113,7 +115,7 @@ def test_a_full_disk(machine: Machine, mounted: Callable[[str], None]) -> None:
     machine.lay("placeholder", b"")
     filler = machine.cache / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(machine.cache).free))
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert "unrecorded reason=store_full" in booted.log[0]
     assert booted.runs == STOCK_RUNS
     assert booted.tokens == TOKENS
@@ -125,7 +127,7 @@ def test_a_cache_root_that_cannot_be_made(machine: Machine, monkeypatch: pytest.
     (tmp_path / "file").write_text("in the way")
     machine.cache = tmp_path / "file" / "cache"
     monkeypatch.setenv("VLLM_CACHE_ROOT", str(machine.cache))
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert "unrecorded reason=store_unavailable" in booted.log[0]
     assert str(machine.cache) in booted.log[0]
     assert booted.runs == STOCK_RUNS
@@ -135,7 +137,7 @@ def test_a_cache_root_that_cannot_be_made(machine: Machine, monkeypatch: pytest.
 def test_a_store_that_others_may_write(warm: Machine, recorded: Booted) -> None:
     """A store open to other users is neither read nor written, and the log says what to do."""
     warm.store.chmod(0o777)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert "unrecorded reason=store_unsafe" in booted.log[0]
     assert "mode 0700" in booted.log[0]
     assert booted.runs == STOCK_RUNS

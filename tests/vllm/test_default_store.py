@@ -92,7 +92,7 @@ class _Silent:
         return False
 
 
-def test_a_group_without_a_store_is_an_error_of_the_vote() -> None:
+def test_a_group_without_a_store_is_an_error_of_the_vote(no_engine: None) -> None:
     """No process group: `VoteError`, which an adapter takes for a vote that cannot be held."""
     assert not torch.distributed.is_initialized()
     threads = threading.active_count()

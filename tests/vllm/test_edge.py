@@ -1,11 +1,12 @@
 """The adapter's edge: whatever is raised in our code, vLLM boots, serves, and the report names the step."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Machine
+
+pytestmark = pytest.mark.usefixtures("runner")
 
 
 class Unforeseen(Exception):
@@ -30,7 +31,7 @@ def test_an_error_before_the_calibration(
 ) -> None:
     """An error on the way to a hit: vLLM runs its own calibration in full, and the entry stays as it was."""
     monkeypatch.setattr(STEPS[step], _raise)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert booted.report is not None
     assert booted.report["step"] == step
@@ -46,7 +47,7 @@ def test_an_error_before_the_calibration(
 def test_an_error_while_storing(machine: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error after the calibration: vLLM's curves are in place, nothing is stored."""
     monkeypatch.setattr("warmcurve.storage.store.DirectoryStore.put", _raise)
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert booted.report is not None
     assert booted.report["step"] == "put"
@@ -59,7 +60,7 @@ def test_an_error_while_storing(machine: Machine, recorded: Booted, monkeypatch:
 def test_an_error_while_reporting(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the report: the boot is what it was, and the log names the step."""
     monkeypatch.setattr("warmcurve.reporting.report.ReportDirectory.write", _raise)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.report is None
     assert booted.log[0].startswith("warmcurve: reused")
     assert "step=report" in booted.log[1]
@@ -74,7 +75,7 @@ def test_an_error_before_there_is_a_boot(
 ) -> None:
     """An error in setting up: vLLM boots as it does without warmcurve, and the log has the error."""
     monkeypatch.setattr(f"warmcurve.vllm.seam.calibration.{name}", _raise)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert "Unforeseen: planted" in booted.log[0]
     assert booted.runs == STOCK_RUNS
@@ -87,14 +88,13 @@ def test_an_error_before_there_is_a_boot(
     [
         "vllm.seam.calibration.Seam._take_timings",
         "vllm.seam.calibration.Seam._install",
-        "boot.path.Boot._reuse",
         "boot.path.Boot.run",
     ],
 )
 def test_an_error_inside_the_path(warm: Machine, recorded: Booted, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the seam or in the path itself: vLLM calibrates in full, and its samples are its own alone."""
     monkeypatch.setattr(f"warmcurve.{place}", _raise)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert booted.runs[-len(STOCK_RUNS) :] == STOCK_RUNS
     assert booted.tables == recorded.tables
@@ -120,7 +120,7 @@ def test_an_error_at_the_end(
     if not cold:
         machine.lay(recorded.entry.name, recorded.data)
     monkeypatch.setattr(f"warmcurve.{place}", _raise)
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert len(booted.runs) == (len(STOCK_RUNS) if cold else 2)
     assert booted.tables == recorded.tables
     assert booted.tokens == TOKENS
@@ -142,7 +142,7 @@ def test_a_hit_whose_report_fails_says_that_it_is_one(
         original(self, report)
 
     monkeypatch.setattr(Seam, "_finish", fail_once)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("reused", "internal_error")
     assert len(booted.runs) == 2
     assert booted.tables == recorded.tables
@@ -159,7 +159,7 @@ def test_an_error_without_words(warm: Machine, recorded: Booted, monkeypatch: py
         raise Wordless
 
     monkeypatch.setattr("warmcurve.storage.store.DirectoryStore.get", fail)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert booted.report is not None
     assert booted.report["detail"].endswith("Wordless")
@@ -169,7 +169,7 @@ def test_an_error_without_words(warm: Machine, recorded: Booted, monkeypatch: py
 def test_a_device_that_cannot_be_told(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that raises when it is asked what it is: a factor that is not known, so nothing loaded or stored."""
     monkeypatch.setattr("warmcurve.vllm.device.identity.Cpu.factors", _raise)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "factor_unknown")
     assert booted.runs == STOCK_RUNS
     assert booted.data == recorded.data
@@ -188,7 +188,7 @@ def test_curves_that_vllm_refuses(warm: Machine, recorded: Booted, monkeypatch: 
         original(self, *curves)
 
     monkeypatch.setattr(Manager, "set_cost_curves", refuse_once)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", "install_refused")
     assert booted.runs[2:] == STOCK_RUNS
     assert booted.tables == recorded.tables
@@ -229,7 +229,7 @@ def test_curves_that_are_not_the_medians_are_not_stored(machine: Machine, monkey
 
     original = Manager.set_initial_cost_curves
     monkeypatch.setattr(Manager, "set_initial_cost_curves", lambda self, samples: original(self, samples[:-5]))
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert booted.words == ("unrecorded", "calibration_invalid")
     assert machine.entries == []
 
@@ -240,7 +240,7 @@ def test_an_unknown_release_is_left_alone(warm: Machine, recorded: Booted, monke
 
     other = {release: (*digests[:2], "0" * 16) for release, digests in releases.KNOWN.items()}
     monkeypatch.setattr(releases, "KNOWN", other)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "engine_unknown")
     (line,) = booted.log
     assert "model_runner" in line
@@ -254,7 +254,7 @@ def test_an_unknown_release_is_left_alone(warm: Machine, recorded: Booted, monke
 def test_a_setting_that_cannot_be_understood(warm: Machine, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting with a bad value: warmcurve stands aside and names the variable and what it takes."""
     monkeypatch.setenv("WARMCURVE_MAX_REGRET", value)
-    booted = warm.boot()
+    booted = warm.calibrate()
     (line,) = booted.log
     assert "reason=settings_invalid" in line
     assert "WARMCURVE_MAX_REGRET" in line
@@ -272,7 +272,7 @@ def test_a_model_that_cannot_be_identified(warm: Machine, recorded: Booted, monk
         raise FactorError(Reason.FACTOR_UNKNOWN, "target.model.weights", "planted")
 
     monkeypatch.setattr(models, "_weights", unknown)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "factor_unknown")
     assert booted.report is not None
     assert "target.model.weights" in booted.report["detail"]
@@ -280,43 +280,23 @@ def test_a_model_that_cannot_be_identified(warm: Machine, recorded: Booted, monk
     assert booted.data == recorded.data
 
 
-def test_the_memory_profilers_pass_is_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_profilers_pass_is_left_alone(
+    machine: Machine, runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pass with a throw-away manager, as of vLLM's memory profiler, is neither warmed nor recorded."""
-    import engine
-    import scripted
-
-    with scripted.clock(machine.costs) as clock:
-        llm = engine.start()
-        try:
-            runner = engine.runner(llm)
-            (first,) = machine.entries
-            runner.adaptive_verification.cost_tables = None
-            before = first.stat().st_mtime_ns
-            throw_away: Callable[[], Any] = runner.capture_model
-            del clock.steps[:]
-            runner._warmcurve_profiling = True
-            runner.cudagraph_manager._graphs_captured = False
-            if hasattr(runner.cudagraph_manager, "release_graphs"):
-                runner.cudagraph_manager.release_graphs()
-                runner.speculator.query_cudagraph_manager.release_graphs()
-            throw_away()
-            assert [tokens for tokens, _, _ in clock.steps] == STOCK_RUNS
-            assert first.stat().st_mtime_ns == before
-            assert len(list((machine.store / "reports").iterdir())) == 1
-        finally:
-            engine.stop(llm)
+    first = machine.calibrate().entry
+    before = first.stat().st_mtime_ns
+    monkeypatch.setattr(runner, "_warmcurve_profiling", True, raising=False)
+    thrown_away = machine.calibrate()
+    assert thrown_away.report is None
+    assert thrown_away.runs == STOCK_RUNS
+    assert first.stat().st_mtime_ns == before
+    assert len(list((machine.store / "reports").iterdir())) == 1
 
 
-def test_nothing_of_vllms_stays_changed(warm: Machine) -> None:
+def test_nothing_of_vllms_stays_changed(warm: Machine, runner: Any) -> None:
     """After the boot the manager's methods are vLLM's own again."""
-    import engine
-    import scripted
-
-    with scripted.clock(warm.costs):
-        llm = engine.start()
-        try:
-            manager = engine.runner(llm).adaptive_verification
-            for name in ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves"):
-                assert name not in vars(manager)
-        finally:
-            engine.stop(llm)
+    warm.calibrate()
+    assert not vars(runner.adaptive_verification).keys() & {
+        *("batches_to_profile", "set_initial_cost_curves", "set_cost_curves")
+    }

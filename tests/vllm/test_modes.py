@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import scripted
 
-from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Failed, Machine, draft_ms, scaled, tampered, verify_ms
+from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Failed, Machine, scaled, tampered
+from tests.vllm.running import draft_ms, verify_ms
 from tests.vllm.test_damage import flipped
 from tests.vllm.test_edge import STEPS, _raise
 from warmcurve.errors import CurvesRequired
+
+pytestmark = pytest.mark.usefixtures("runner")
 
 NAMES = ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves")
 DEARER = scripted.CostModel(lambda n, full: verify_ms(n, full) * (1.5 if n == 16 else 1), draft_ms)
@@ -43,7 +46,7 @@ def mode(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def test_off_where_the_hook_is_set_already(warm: Machine, recorded: Booted, mode: Any, level: list[int]) -> None:
     """Switched off after vLLM loaded its plugins: it boots as it does without warmcurve, and the report says so."""
     mode("off")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "switched_off")
     assert booted.runs == STOCK_RUNS
     assert booted.tokens == TOKENS
@@ -55,7 +58,7 @@ def test_record_calibrates_and_replaces(warm: Machine, recorded: Booted, mode: A
     """A stored entry is not looked at, not even one that is damaged: vLLM's own curves take its place."""
     warm.lay(recorded.entry.name, flipped(recorded.data))
     mode("record")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", None)
     assert booted.report is not None
     assert (booted.report["mode"], booted.report["missed"]) == ("record", "mode_record")
@@ -71,7 +74,7 @@ def test_require_with_curves_that_hold(
     """A hit is a hit: two replays, the same tables, the same tokens."""
     monkeypatch.setenv("WARMCURVE_MAX_AGE", "90d")
     mode("require")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("reused", None)
     assert booted.report is not None
     assert booted.report["mode"] == "require"
@@ -86,7 +89,7 @@ def test_verify_compares_and_stores_nothing(warm: Machine, recorded: Booted, mod
     """vLLM calibrates in full and plans with fresh curves; the report tells what moved and the regret both ways."""
     mode("verify")
     warm.costs = DEARER
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "mode_verify")
     assert booted.runs == STOCK_RUNS
     assert booted.tokens == TOKENS
@@ -213,7 +216,7 @@ def test_require_keeps_curves_that_are_in_place(
     """An error after a hit does not end the boot: it has what it requires."""
     monkeypatch.setattr("warmcurve.vllm.seam.calibration.Seam._finish", _raise)
     mode("require")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert len(booted.runs) == 2
     assert booted.tables == recorded.tables
     assert booted.tokens == TOKENS
@@ -227,7 +230,7 @@ def test_an_old_entry_is_replaced(warm: Machine, recorded: Booted, monkeypatch: 
 
     warm.lay(recorded.entry.name, tampered(recorded.data, age))
     monkeypatch.setenv("WARMCURVE_MAX_AGE", "90d")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", "entry_expired")
     assert booted.runs == STOCK_RUNS
     assert booted.tables == recorded.tables
@@ -252,7 +255,7 @@ def test_an_entry_turned_down_again_and_again_is_quarantined(
     # No model's cost doubles with each doubling of the size.
     monkeypatch.setenv("WARMCURVE_ADMIT_RISE", "1")
     warm.costs = DEARER
-    booted = [warm.boot() for _ in range(3)]
+    booted = [warm.calibrate() for _ in range(3)]
     reports = [each.report or {} for each in booted]
     assert [report["missed"] for report in reports] == ["sentinel_shape"] * 2 + ["entry_quarantined"]
     assert {report["reason"] for report in reports} == {"calibration_flat"}
@@ -260,7 +263,7 @@ def test_an_entry_turned_down_again_and_again_is_quarantined(
     assert [each["reason"] for each in _history(warm)["rejected"]] == ["sentinel_shape"] * 2
     assert _stored(warm) == {warm.entries[0]: recorded.data}
     monkeypatch.delenv("WARMCURVE_ADMIT_RISE")
-    admitted = warm.boot()
+    admitted = warm.calibrate()
     assert admitted.words == ("recorded", "entry_quarantined")
     assert admitted.runs == STOCK_RUNS
     assert admitted.data != recorded.data
@@ -270,7 +273,7 @@ def test_a_machine_that_flips_is_unstable(machine: Machine) -> None:
     """Costs that change at each boot: the third calibration that disagrees is used, and not stored."""
     usual, booted = machine.costs, []
     for machine.costs in (usual, DEARER, usual):
-        booted.append(machine.boot())
+        booted.append(machine.calibrate())
     first, second, third = booted
     assert [each.words for each in booted[:2]] == [("recorded", None), ("recorded", "sentinel_shape")]
     assert third.words == ("unrecorded", "machine_unstable")

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,10 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[live.Engine]:
-    """An engine of two ranks, booted once."""
-    with live.Engine(live.TENSOR_PARALLEL, tmp_path_factory.mktemp("live")) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def sound(ranks: live.Engine, tmp_path_factory: pytest.TempPathFactory) -> Sound:
+def sound(tensor_parallel: live.Engine, tmp_path_factory: pytest.TempPathFactory) -> Sound:
     """What two ranks recorded in the mode `record`, and their disks."""
     disks = tmp_path_factory.mktemp("sound")
-    return Sound(disks, ranks.recalibrate(disks, {0: "mode_record", 1: "mode_record"}))
+    return Sound(disks, tensor_parallel.recalibrate(disks, {0: "mode_record", 1: "mode_record"}))
 
 
 @pytest.fixture
@@ -34,9 +26,9 @@ def disks(sound: Sound, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound.disks, tmp_path / "disks"))
 
 
-def test_record_on_both(ranks: live.Engine, sound: Sound, disks: Path) -> None:
+def test_record_on_both(tensor_parallel: live.Engine, sound: Sound, disks: Path) -> None:
     """The leader's disk alone has the entry, which a second recording replaces without looking at it."""
-    for recorded in (sound.cold, ranks.recalibrate(disks, {0: "mode_record", 1: "mode_record"})):
+    for recorded in (sound.cold, tensor_parallel.recalibrate(disks, {0: "mode_record", 1: "mode_record"})):
         assert [rank.words for rank in recorded.ranks] == [("recorded", None)] * 2
         assert [rank.runs for rank in recorded.ranks] == [STOCK_RUNS] * 2
         assert [rank.report and rank.report["missed"] for rank in recorded.ranks] == ["mode_record"] * 2
@@ -44,9 +36,9 @@ def test_record_on_both(ranks: live.Engine, sound: Sound, disks: Path) -> None:
     assert [path.parts[0] for path in _entries(disks)] == ["rank0"]
 
 
-def test_require_on_both_with_an_entry(ranks: live.Engine, sound: Sound, disks: Path) -> None:
+def test_require_on_both_with_an_entry(tensor_parallel: live.Engine, sound: Sound, disks: Path) -> None:
     """Both go on with the leader's entry."""
-    warm = ranks.recalibrate(disks, {0: "mode_require", 1: "mode_require"})
+    warm = tensor_parallel.recalibrate(disks, {0: "mode_require", 1: "mode_require"})
     assert [rank.words for rank in warm.ranks] == [REUSED] * 2
     assert [rank.report and rank.report["mode"] for rank in warm.ranks] == ["require"] * 2
     assert [len(rank.runs) for rank in warm.ranks] == [SENTINELS] * 2
@@ -54,10 +46,10 @@ def test_require_on_both_with_an_entry(ranks: live.Engine, sound: Sound, disks: 
     assert warm.tokens == TOKENS
 
 
-def test_verify_on_both(ranks: live.Engine, sound: Sound, disks: Path) -> None:
+def test_verify_on_both(tensor_parallel: live.Engine, sound: Sound, disks: Path) -> None:
     """Both calibrate and plan with fresh curves; the leader's report compares them, and no disk is changed."""
     before = _entries(disks)
-    done = ranks.recalibrate(disks, {0: "mode_verify", 1: "mode_verify"})
+    done = tensor_parallel.recalibrate(disks, {0: "mode_verify", 1: "mode_verify"})
     assert [rank.words for rank in done.ranks] == [("unrecorded", "mode_verify")] * 2
     assert [rank.runs for rank in done.ranks] == [STOCK_RUNS] * 2
     assert [rank.tables for rank in done.ranks] == [sound.cold.ranks[0].tables] * 2
@@ -72,13 +64,14 @@ def test_verify_on_both(ranks: live.Engine, sound: Sound, disks: Path) -> None:
     assert (follower["regret"], follower["evidence"]) == (None, None)
 
 
-def test_require_on_one_alone(ranks: live.Engine, disks: Path) -> None:
+@pytest.mark.full
+def test_require_on_one_alone(tensor_parallel: live.Engine, disks: Path) -> None:
     """The ranks differ, so the leader calibrates: the other one stops, and the engine ends instead of hanging."""
-    before, printed = _entries(disks), len(ranks.printed)
+    before, printed = _entries(disks), len(tensor_parallel.printed)
     with pytest.raises(live.Failed) as failed:
-        ranks.recalibrate(disks, {1: "mode_require"})
+        tensor_parallel.recalibrate(disks, {1: "mode_require"})
     assert "no answer within" not in str(failed.value)
-    assert "warmcurve: curves_required: WARMCURVE_MODE=require" in ranks.printed[printed:]
+    assert "warmcurve: curves_required: WARMCURVE_MODE=require" in tensor_parallel.printed[printed:]
     last = json.loads(max((disks / "rank1").rglob("reports/*.json")).read_bytes())
     assert (last["reason"], last["missed"]) == ("curves_required", "ranks_differ")
     assert "settings mode" in last["detail"]

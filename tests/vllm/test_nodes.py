@@ -11,6 +11,8 @@ from tests.vllm import nodes, sessions
 from tests.vllm.booting import STOCK_RUNS, TOKENS
 from tests.vllm.nodes import Node
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[tuple[Node, Node]]:

@@ -12,6 +12,8 @@ import engine
 import pytest
 import sentinel_limits
 
+pytestmark = pytest.mark.full
+
 BOOT = """
 import json, os, platform, socket, sys
 import engine

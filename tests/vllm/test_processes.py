@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.vllm.booting import STOCK_RUNS, TOKENS, lend_models
+from tests.vllm.booting import STOCK_RUNS, TOKENS
+from tests.vllm.running import lend_models
 
 SERVE = """
 import json, os, sys
@@ -117,6 +118,7 @@ def test_an_engine_process_boots_warm(server: Server) -> None:
     assert "warmcurve: reused sentinel_runs=2 calibration_runs=0" in printed
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_replicas_on_their_own_boot_warm(server: Server) -> None:
     """Data-parallel replicas of a dense model are worlds of one rank: each records, then each reuses."""
@@ -130,6 +132,7 @@ def test_replicas_on_their_own_boot_warm(server: Server) -> None:
     assert len({report["digest"] for report in [*cold, *warm]}) == 1
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_a_plugin_list_without_it_leaves_it_out(server: Server) -> None:
     """`VLLM_PLUGINS` that names others: warmcurve is not loaded, though its switch is on."""

@@ -5,13 +5,16 @@ from typing import Any
 import pytest
 import scripted
 
-from tests.vllm.booting import CAPTURED, STOCK_RUNS, Booted, Machine, draft_ms, scaled, tampered, verify_ms
+from tests.vllm.booting import CAPTURED, STOCK_RUNS, Booted, Machine, scaled, tampered
+from tests.vllm.running import draft_ms, verify_ms
+
+pytestmark = pytest.mark.usefixtures("runner")
 
 
 def test_a_common_factor_does_not_matter(warm: Machine, recorded: Booted) -> None:
     """Stored costs all 1.5 times too dear plan the same, so they are reused; the report says 1.5."""
     warm.lay(recorded.entry.name, tampered(recorded.data, scaled(1.5)))
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("reused", None)
     assert booted.report is not None
     assert booted.report["evidence"]["scale"] == pytest.approx(1.5)
@@ -21,13 +24,13 @@ def test_a_common_factor_does_not_matter(warm: Machine, recorded: Booted) -> Non
 def test_a_common_factor_beyond_the_limit_is_rejected(warm: Machine, recorded: Booted) -> None:
     """Stored costs all 3 times too dear are beyond the limit: calibrated in the same boot, and replaced."""
     warm.lay(recorded.entry.name, tampered(recorded.data, scaled(3)))
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", "sentinel_scale")
     assert booted.runs[2:] == STOCK_RUNS
     assert booted.tables == recorded.tables
     assert booted.report is not None
     assert booted.report["evidence"]["scale"] == pytest.approx(3)
-    assert warm.boot().words == ("reused", None)
+    assert warm.calibrate().words == ("reused", None)
 
 
 def test_a_moved_shape_is_rejected_after_medians(warm: Machine, recorded: Booted) -> None:
@@ -35,19 +38,19 @@ def test_a_moved_shape_is_rejected_after_medians(warm: Machine, recorded: Booted
     warm.costs = scripted.CostModel(
         lambda tokens, full: verify_ms(tokens, full) * (1.6 if tokens == 16 else 1), draft_ms
     )
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", "sentinel_shape")
     assert len(booted.runs) == 6 + len(STOCK_RUNS)
     assert booted.runs[6:] == STOCK_RUNS
     assert booted.tables != recorded.tables
-    assert warm.boot().tables == booted.tables
+    assert warm.calibrate().tables == booted.tables
 
 
 def test_a_passing_disturbance_is_outvoted(warm: Machine, recorded: Booted) -> None:
     """One slow replay, as of a cold clock, does not cost the entry: of two rounds the faster replay counts."""
     steps = iter([8.0])
     warm.costs = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) * next(steps, 1.0), draft_ms)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("reused", None)
     assert len(booted.runs) == 4
     assert booted.tables == recorded.tables
@@ -56,7 +59,7 @@ def test_a_passing_disturbance_is_outvoted(warm: Machine, recorded: Booted) -> N
 def test_a_sweep_replays_every_graph(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each captured size once, the largest first; one graph that moved, wherever it is, is found and told."""
     monkeypatch.setenv("WARMCURVE_SENTINELS", "sweep")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("reused", None)
     assert booted.runs == CAPTURED[::-1]
     assert booted.tables == recorded.tables
@@ -65,7 +68,7 @@ def test_a_sweep_replays_every_graph(warm: Machine, recorded: Booted, monkeypatc
         lambda tokens, full: verify_ms(tokens, full) * (1.6 if tokens == CAPTURED[1] else 1), draft_ms
     )
     monkeypatch.setenv("WARMCURVE_ADMIT_BEND", "9")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", "sentinel_shape")
     assert booted.runs == CAPTURED[::-1] * 3 + STOCK_RUNS
     assert booted.report is not None
@@ -77,28 +80,28 @@ def test_the_tail_runs_once_on_a_hit(warm: Machine, recorded: Booted, monkeypatc
     a tail that became dearer, which no sentinel sees, is found.
     """
     monkeypatch.setenv("WARMCURVE_TAIL", "once")
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("reused", None)
     assert booted.runs[0] == CAPTURED[-1]
     assert booted.runs[2:] == recorded.runs[len(CAPTURED) * 5 :: 5]
     assert booted.tables == recorded.tables
     assert booted.tokens == recorded.tokens
     warm.costs = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) * (1 if full else 1.6), draft_ms)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", "sentinel_shape")
     assert booted.runs[-len(STOCK_RUNS) :] == STOCK_RUNS
-    assert warm.boot().words == ("reused", None)
+    assert warm.calibrate().words == ("reused", None)
 
 
 def test_a_calibration_that_compiled_is_not_stored(machine: Machine) -> None:
     """A first replay of a graph that takes many times what the others take is told, and nothing is stored."""
     steps = iter([40.0])
     machine.costs = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) * next(steps, 1.0), draft_ms)
-    booted = machine.boot()
+    booted = machine.calibrate()
     assert booted.words == ("unrecorded", "calibration_cold")
     assert booted.runs == STOCK_RUNS
     assert machine.entries == []
-    assert machine.boot().words == ("recorded", None)
+    assert machine.calibrate().words == ("recorded", None)
 
 
 def _seen_as(**changes: Any) -> Any:
@@ -137,7 +140,7 @@ def test_a_sentinel_that_is_no_replay_of_a_stored_point(
     from vllm.v1.worker.gpu.async_utils import StepTimingCollector
 
     monkeypatch.setattr(StepTimingCollector, "record_batch", _seen_as(**changes))
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("recorded", reason)
     assert booted.runs[2:] == STOCK_RUNS
     assert booted.tables == recorded.tables

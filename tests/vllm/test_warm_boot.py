@@ -9,6 +9,7 @@ import engine
 import pytest
 
 from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Machine, scaled, tampered
+from warmcurve.storage.entry import decode
 
 
 def test_the_first_boot_runs_what_stock_vllm_runs_and_records(recorded: Booted) -> None:
@@ -55,6 +56,32 @@ def test_a_moved_cost_is_found_and_replaced(warm: Machine, recorded: Booted) -> 
     again = warm.boot()
     assert again.words == ("reused", None)
     assert again.tables == recorded.tables
+
+
+def test_a_damaged_entry_is_replaced(warm: Machine, recorded: Booted) -> None:
+    """A boot that meets a damaged entry calibrates, serves, and replaces it (test_damage.py has every kind)."""
+    warm.lay(recorded.entry.name, recorded.data[: len(recorded.data) // 2])
+    booted = warm.boot()
+    assert booted.words == ("recorded", "entry_truncated")
+    assert booted.runs == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+    assert decode(booted.data).profile == decode(recorded.data).profile
+
+
+def test_an_error_of_ours_does_not_reach_vllm(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A boot in which our code raises what nobody foresaw calibrates and serves (test_edge.py has every step)."""
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ArithmeticError("planted")
+
+    monkeypatch.setattr("warmcurve.curves.sentinel.judge", fail)
+    booted = warm.boot()
+    assert booted.words == ("unrecorded", "internal_error")
+    assert booted.runs[2:] == STOCK_RUNS
+    assert booted.tables == recorded.tables
+    assert booted.tokens == TOKENS
+    assert booted.data == recorded.data
 
 
 @pytest.fixture
