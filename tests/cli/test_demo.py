@@ -1,26 +1,30 @@
 """`warmcurve demo`, with short replies."""
 
 import json
+import math
 from html.parser import HTMLParser
 
 import pytest
 
 from warmcurve.cli import demo
+from warmcurve.curves.admission import Thresholds
 from warmcurve.curves.sentinel import Limits
 from warmcurve.embedded import trial
 
 ANY = Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0)
+ALL = Thresholds(noise=math.inf, cold=math.inf, rise=0, bend=math.inf)
 QUICK = ("demo", "--small", "1", "--large", "2")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
-    """Few and short replies, one round, and sentinels that no load of the machine can turn down."""
+    """Few and short replies, one round; no load of the machine can keep a calibration from being stored or confirmed."""
     whole = trial.requests
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmcurve.cli.demo._ROUNDS", 1)
         patch.setattr(trial, "requests", lambda count: whole(min(count, 3), 12))
         patch.setattr(trial, "NOISY", ANY)
+        patch.setattr(trial, "BUSY", ALL)
         yield
 
 
