@@ -18,7 +18,7 @@ QUICK = ("demo", "--small", "1", "--large", "2")
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
-    """Few and short replies, one round; no load of the machine can keep a calibration from being stored or confirmed."""
+    """Few and short replies, one round. No load of the machine keeps a calibration from being stored or confirmed."""
     whole = trial.requests
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmcurve.cli.demo._ROUNDS", 1)

@@ -1,22 +1,27 @@
 """The engine boots through the core as any engine would."""
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
 
 from warmcurve.boot.settings import Settings
+from warmcurve.curves.admission import Thresholds
 from warmcurve.curves.calibration import profile_from
 from warmcurve.curves.profile import Sample
 from warmcurve.curves.sentinel import Limits
 from warmcurve.embedded.engine import CAPTURED
-from warmcurve.embedded.startup import BUSY, Startup, calibration_plan, factors, start
+from warmcurve.embedded.startup import Startup, calibration_plan, factors, start
 from warmcurve.planning.planner import cost_tables
 from warmcurve.storage.entry import decode, encode
 from warmcurve.storage.fingerprint import fingerprint
 from warmcurve.testing import MemoryStore
 
 # Real timings on a machine of any load: what is tried here is the path, not the clock.
-ANY = Settings(Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0), thresholds=BUSY)
+ANY = Settings(
+    Limits(scale_low=1e-9, scale_high=1e9, max_regret=1.0), thresholds=Thresholds(math.inf, math.inf, 0, math.inf)
+)
 
 
 @pytest.fixture
