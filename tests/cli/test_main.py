@@ -327,6 +327,8 @@ def test_ctrl_c_ends_a_check_in_all_its_processes(command: str, store: Directory
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # A shell starts its jobs in the background with SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         text=True,
     )
     with process:
