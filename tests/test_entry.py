@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.corpus import make
@@ -100,6 +100,9 @@ def test_every_flipped_bit_is_found():
 
 
 @given(st.binary(max_size=200), st.integers(0, len(make.GOOD)), st.integers(0, len(make.GOOD)))
+@example(b"\t", 0, 0)
+@example(b" ", 1, 1)
+@example(b"\r", make.GOOD.index(b"\n"), make.GOOD.index(b"\n"))
 def test_any_splice_is_refused(inserted: bytes, start: int, end: int):
     """Any stretch replaced by any bytes is refused, unless it leaves the entry as it was."""
     damaged = make.GOOD[: min(start, end)] + inserted + make.GOOD[max(start, end) :]

@@ -109,6 +109,7 @@ def _framed() -> dict[str, bytes]:
         "binary.entry_malformed": bytes(range(256)) * 4,
         "header-not-json.entry_malformed": b"warmcurve 1\n" + _PAYLOAD + b"\n",
         "header-not-utf-8.entry_malformed": _header(b"warmcurve", b"warmcurv\xe9"),
+        "header-with-blanks.entry_malformed": _header(b'"schema":1', b'"schema": 1'),
         "header-a-list.entry_malformed": b'["warmcurve",1]\n' + _PAYLOAD + b"\n",
         "payload-not-json.entry_malformed": sealed(_PAYLOAD[:-1]),
         "payload-not-utf-8.entry_malformed": _payload(b"Example", b"Exampl\xe9"),

@@ -151,7 +151,7 @@ def tampered(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
     change(payload)
     body = json.dumps(payload, separators=(",", ":")).encode()
     header = {"format": "warmcurve", "schema": 1, "sha256": hashlib.sha256(body).hexdigest(), "length": len(body)}
-    return json.dumps(header).encode() + b"\n" + body + b"\n"
+    return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body + b"\n"
 
 
 def scaled(factor: float, only: int | None = None) -> Callable[[dict[str, Any]], None]:

@@ -3,10 +3,10 @@
     line 1  {"format":"warmcurve","schema":1,"sha256":"<of line 2>","length":<of line 2, bytes>}
     line 2  the payload: factors, engine, measuring protocol, profile with raw samples, conditions
 
-The checksum covers the payload's bytes as they are stored, so no canonical form is needed. It finds damage. It is not a
-signature. Decoding trusts nothing. The size is checked before parsing, types are strict, and a repeated or unknown
-field or a number that is not finite is refused. The factors must hash to the digest that was asked for. The curves must
-be the medians of their samples.
+The header has exactly this form, without blanks. The checksum covers the payload's bytes as they are stored, so the
+payload needs no canonical form. The checksum finds damage. It is not a signature. Decoding trusts nothing. The size is
+checked before parsing, types are strict, and a repeated or unknown field or a number that is not finite is refused. The
+factors must hash to the digest that was asked for. The curves must be the medians of their samples.
 """
 
 import hashlib
@@ -151,6 +151,9 @@ def _checked_payload(data: bytes) -> bytes:
     found = hashlib.sha256(payload).hexdigest()
     if found != header.sha256:
         raise EntryError(Reason.ENTRY_CHECKSUM, f"SHA-256 of the payload is {found}, declared {header.sha256!r:.70}")
+    # The checksum does not cover this line: a blank between its fields would be a change that nothing finds.
+    if msgspec.json.encode(header) != line:
+        raise EntryError(Reason.ENTRY_MALFORMED, "the header is not written as an entry's is, without blanks")
     return payload
 
 
