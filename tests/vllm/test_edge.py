@@ -69,12 +69,22 @@ def test_an_error_while_reporting(warm: Machine, recorded: Booted, monkeypatch: 
     assert booted.tables == recorded.tables
 
 
-@pytest.mark.parametrize("name", ["Boot", "Seam", "Seam.place", "_stranger", "Seam._new_boot"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "calibration.Boot",
+        "around.Seam",
+        "calibration.Seam.place",
+        "around.calibrating_method",
+        "calibration.Seam._new_boot",
+        "contract.check_collector",
+    ],
+)
 def test_an_error_before_there_is_a_boot(
     warm: Machine, recorded: Booted, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in setting up: vLLM boots as it does without warmcurve, and the log has the error."""
-    monkeypatch.setattr(f"warmcurve.vllm.seam.calibration.{name}", _raise)
+    monkeypatch.setattr(f"warmcurve.vllm.seam.{name}", _raise)
     booted = warm.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert "Unforeseen: planted" in booted.log[0]

@@ -35,7 +35,7 @@ RUNTIME: Final = (
         kv_sharing_fast_prefill kv_offloading_size kv_offloading_backend enable_mamba_fine_grained_prefix_cache
         enable_mamba_shared_prefix_checkpoint swa_bounded_replay
         """,
-        leave(Kind.ELSEWHERE, "how large the pool is varies from boot to boot; whether dummy contexts wrap is kv.wraps",
+        leave(Kind.ELSEWHERE, "the pool varies in size from boot to boot; how dummy contexts share it is kv.sharing",
               """gpu_memory_utilization num_gpu_blocks_override kv_cache_memory_bytes num_gpu_blocks num_cpu_blocks
               simple_cpu_offload_num_blocks kv_cache_size_tokens kv_cache_max_concurrency"""),
         leave(Kind.SCHEDULING, "what the prefix cache finds",

@@ -136,7 +136,7 @@ def _leave(kind: Kind, why: str, names: str) -> Exclusion:
 EXCLUDED: Final = (
     _leave(Kind.NAME, "warmcurve's own switch", "ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE"),
     _leave(Kind.ELSEWHERE, "told by the plugins that it allows: engine.plugins", "PLUGINS"),
-    _leave(Kind.ELSEWHERE, "read as it was resolved: profile.context_len, parallel_config, device, kv.wraps",
+    _leave(Kind.ELSEWHERE, "read as it was resolved: profile.context_len, parallel_config, device, kv.sharing",
           "ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN DP_SIZE TARGET_DEVICE CPU_KVCACHE_SPACE"),
     _leave(Kind.RANK, "which rank or replica this is, and where Ray puts it",
           "DP_RANK DP_RANK_LOCAL RAY_BUNDLE_INDICES RAY_DP_PLACEMENT_NODE_IPS"),
