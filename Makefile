@@ -12,7 +12,7 @@ PORT ?= 8123
 CACHE ?= build/serve-cache
 RANKS ?= 8
 WORKERS ?= 2
-RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
+RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0 0.34.0
 
 ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
 # WARMCURVE_VLLM_CPU and its directory on PYTHONPATH: the stand-ins, in this process and in those that vLLM spawns.
@@ -54,14 +54,14 @@ serve-vllm: overlay ## the real `vllm serve` on tiny models until Ctrl-C, warm f
 	@vllm=$$($(ENVIRONMENT))
 	exec env $(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/vllm_cpu/command_line.py "$(PORT)" "$(CACHE)"
 
-test-releases: overlay ## the warm boot on every supported release of vLLM; the fingerprint's own tests on the newest
+test-releases: overlay ## the warm boot on every supported release of vLLM; gate and fingerprint on the newest
 	@vllm=$$($(ENVIRONMENT))
 	table=; failed=0
 	for version in $(RELEASES); do
 	  path="$(VLLM_PATH)"
 	  [ "$$version" = 0.32.0 ] || path="$$(.venv/bin/python tools/releases.py $$version):$$path"
 	  tests=test_warm_boot
-	  [ "$$version" != "$(lastword $(RELEASES))" ] || tests="test_warm_boot test_factors test_configuration test_places"
+	  [ "$$version" != "$(lastword $(RELEASES))" ] || tests="test_warm_boot test_factors test_configuration test_places test_gate test_two_calibrations"
 	  result=passed
 	  $(VLLM) VLLM_TARGET_DEVICE=cpu PYTHONPATH="$$path" "$$vllm/bin/python" $(VLLM_PYTEST) \
 	    $$(printf 'tests/vllm/%s.py ' $$tests) || { result=failed; failed=1; }

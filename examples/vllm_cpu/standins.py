@@ -14,7 +14,7 @@ manager, `capture_model`, the dummy runs, the timing collector, the broadcast of
 Times are a CPU's: they test logic and say nothing of a GPU's speed.
 
 Each patch is applied when vLLM itself imports the module, so nothing is imported earlier than it would be on a GPU.
-Written against vLLM 0.29 to 0.33.
+Written against vLLM 0.29 to 0.34.
 """
 
 import sys
@@ -24,7 +24,7 @@ from contextlib import contextmanager, nullcontext
 from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import triton_stand_in
@@ -152,7 +152,8 @@ def _patch_graphs(module: ModuleType) -> None:
     def capture_pool(pool: Any, *args: Any) -> Iterator[Any]:
         yield pool
 
-    module.graph_capture = lambda *args, **kwargs: nullcontext()
+    # From 0.34 on vLLM keeps the stream on which it captures.
+    module.graph_capture = lambda *args, **kwargs: nullcontext(SimpleNamespace(stream=None))
     module.capture_pool = capture_pool
 
     capture = module.CudaGraphManager.capture

@@ -333,8 +333,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.ENGINE_UNKNOWN: Meaning(
         "The engine calibrates like no release that warmcurve knows. The detail names the version and what is new.",
-        "Update warmcurve, or run a release listed in docs/compatibility.md. Where the newest warmcurve says so too, report the "
-        "detail to its maintainers.",
+        "Update warmcurve, or run a release listed in docs/compatibility.md. Where the newest warmcurve says so too, "
+        "report the detail to its maintainers.",
     ),
     Reason.SETTINGS_INVALID: Meaning(
         "An environment variable of warmcurve has a value that cannot be understood.",

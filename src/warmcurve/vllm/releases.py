@@ -44,8 +44,8 @@ KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "0.33.0": ("1f2581fd5e4f19a0", "807f74038c886e7c", "e47e5614df96918e"),
     "0.34.0": ("1f2581fd5e4f19a0", "807f74038c886e7c", "da2fead77d43752b"),
 }
-"""Release → the digests of the manager's functions, the timing classes and the loop. Each
-booted cold and warm: see docs/compatibility.md. A later release with the digests of one of these calibrates as it does.
+"""Release → the digests of the manager's functions, the timing classes and the loop. Each release booted cold and warm:
+see docs/compatibility.md. A later release with the digests of one of these calibrates as it does.
 """
 
 Load = Callable[[str], ModuleType]
