@@ -217,7 +217,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     **{f"configuration.{path}": _configuration(path, value) for path, value in FIELDS.items()},
     **{f"runtime.environment.{name}": _environment(name, value) for name, value in VARIABLES.items()},
     "engine.vllm.version": lambda c: c.patch.setattr("vllm.__version__", "9.9"),
-    "engine.profiler": lambda c: c.patch.setattr(releases, "_MEASURED", {}),
+    "engine.profiler": lambda c: c.patch.setattr(releases, "MEASURED", {}),
     "engine.plugins": lambda c: c.patch.setattr(plugins, "_points", lambda _: [EntryPoint("a", "a:b", "group")]),
     "runtime.toolchain.nvcc": lambda c: c.patch.setattr(toolchain, "nvcc", lambda _: "99.9"),
     "engine.runner": lambda c: c.retype(c.runner),

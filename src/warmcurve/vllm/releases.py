@@ -23,7 +23,7 @@ BATCH: Final = "vllm.v1.worker.gpu.input_batch"
 METHODS: Final = ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves")
 """The manager's methods that the seam stands in front of."""
 
-_HOOKED: Final = {
+HOOKED: Final = {
     MANAGER: (
         *(f"AdaptiveVerificationManager.{method}" for method in METHODS),
         "build_cost_tables_from_curves",
@@ -31,7 +31,7 @@ _HOOKED: Final = {
     TIMING: ("StepTimingSample", "StepTimingEvents", "StepTimingCollector"),
 }
 # What decides what a dummy run does, beside the calibration itself: part of the fingerprint, not of the gate.
-_MEASURED: Final = {
+MEASURED: Final = {
     RUNNER: ("GPUModelRunner._dummy_run", "GPUModelRunner.execute_model"),
     BATCH: ("set_dummy_context",),
 }
@@ -69,7 +69,7 @@ class Calibration(NamedTuple):
         """What of it is that of no known release."""
         place = f"the loop in {RUNNER_CLASS}.{self.loop.method}"
         columns = zip(*KNOWN.values(), strict=True)
-        parts = zip((*_HOOKED, place), self.digests, columns, strict=True)
+        parts = zip((*HOOKED, place), self.digests, columns, strict=True)
         new = [f"{part} ({own})" for part, own, column in parts if own not in column]
         new += [f"{place}: {self.loop.flaw}"] if self.loop.flaw else []
         return tuple(new) if new or self.releases else ("parts of several releases",)
@@ -83,13 +83,13 @@ class Calibration(NamedTuple):
 def calibration(load: Load = import_module) -> Calibration:
     """How this vLLM calibrates. Raises LookupError, SyntaxError, OSError or ImportError where it cannot be read."""
     loop = find(tree_of(load(RUNNER)))
-    return Calibration((*_digests(_HOOKED, load), loop.digest[:16]), loop)
+    return Calibration((*_digests(HOOKED, load), loop.digest[:16]), loop)
 
 
 def measured() -> list[str]:
     """The digests of everything that decides what a dummy run does and what is timed of it."""
     found = calibration()
-    return [*found.digests, found.loop.around[:16], *_digests(_MEASURED, import_module)]
+    return [*found.digests, found.loop.around[:16], *_digests(MEASURED, import_module)]
 
 
 def _digests(names: dict[str, tuple[str, ...]], load: Load) -> tuple[str, ...]:
