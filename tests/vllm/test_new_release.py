@@ -65,7 +65,7 @@ def _without(section: Section, names: set[str]) -> Section:
 
 
 def test_it_reproduces_the_entries_of_a_release(tool: Any) -> None:
-    """The line of `KNOWN` is the one that was taken away; what no review names is what the release was first to have."""
+    """The line of `KNOWN` is the one that was taken away; what no review names is what it was first to have."""
     root, before = package(TAKEN).parent, package(INSTALLED).parent
     printed = "\n".join(tool.todo(TAKEN, root, INSTALLED, before))
     assert f"vLLM {TAKEN} calibrates like {', '.join(BEFORE)}\n" in printed

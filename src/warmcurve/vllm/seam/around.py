@@ -31,6 +31,9 @@ def around(runner: Any, method: str, hook: Callable[[str], None]) -> AbstractCon
     """The seam where this method calibrates, or nothing where warmcurve stands aside. Where another method calibrates,
     `hook` has this function called around that one.
     """
+    within = Capture.of(runner)
+    if within and within.aside:
+        return nullcontext()
     reporter, ranks, settings = Reporter(None), None, Settings()
     cause: Exception | None = None
     try:
@@ -47,7 +50,6 @@ def around(runner: Any, method: str, hook: Callable[[str], None]) -> AbstractCon
             return Capture(runner, settings, reporter, ranks)
         store = DirectoryStore(directory, trust_group=settings.trust_group)
         histories = HistoryDirectory(directory, machine_of(runner), trust_group=settings.trust_group)
-        within = Capture.of(runner)
         during_capture = within is not None or method == CAPTURE
         seam = Seam(runner, store, histories, settings, reporter, ranks, during_capture=during_capture).place()
         if within:
@@ -62,19 +64,22 @@ def around(runner: Any, method: str, hook: Callable[[str], None]) -> AbstractCon
     required = stand_aside(reporter, ranks, settings, reason, detail)
     if required:
         raise stopping(required, ranks) from cause
-    return nullcontext()
+    return Capture(runner, settings, reporter, ranks, aside=True) if method == CAPTURE else nullcontext()
 
 
 class Capture(AbstractContextManager[object]):
     """A capture whose calibration is a method of its own, with a seam of its own. In the mode `require` that must have
-    been called.
+    been called. Where warmcurve stands `aside` from the capture, which was told, it does so from what is called in it.
     """
 
-    def __init__(self, runner: Any, settings: Settings, reporter: Reporter, ranks: Ranks) -> None:
+    def __init__(
+        self, runner: Any, settings: Settings, reporter: Reporter, ranks: Ranks | None, *, aside: bool = False
+    ) -> None:
         self._runner = runner
         self._settings = settings
         self._reporter = reporter
         self._ranks = ranks
+        self.aside = aside
         self.calibrated = False
 
     @staticmethod
@@ -88,7 +93,7 @@ class Capture(AbstractContextManager[object]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         del self._runner._warmcurve_capture  # noqa: SLF001
-        if error is None and not self.calibrated and self._settings.mode == "require":
+        if error is None and not self.aside and not self.calibrated and self._settings.mode == "require":
             asked = "vLLM asked for no run to be timed"
             required = stand_aside(self._reporter, self._ranks, self._settings, Reason.ENGINE_FAILED, asked)
             if required:
