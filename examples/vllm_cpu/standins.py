@@ -6,6 +6,7 @@
 | CUDA timing events | `clock`, which reads this process's time |
 | the CPU platform's and attention's answers on graphs | yes |
 | CPUWorker, which never captures | it calls the runner's own `capture_model` where the GPU worker would |
+| a node of memory for each replica | those of the machine, for all |
 | two collectives that the CPU communicator lacks | gloo's `all_gather` and `all_reduce`, padded |
 | triton's CPU back end | triton's interpreter |
 
@@ -217,6 +218,10 @@ def _patch_worker(module: ModuleType) -> None:
         return times
 
     module.CPUWorker.compile_or_warm_up_model = warm_up_and_capture
+
+    # From 0.34 on each replica has a node of memory of its own; a machine may have one for all.
+    if visible := getattr(module, "get_visible_memory_node", None):
+        module.get_visible_memory_node = lambda *args: visible()
 
 
 def _patch_communicator(module: ModuleType) -> None:

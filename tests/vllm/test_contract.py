@@ -8,7 +8,7 @@ from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Machine
 
 
 def test_batches_in_another_order_are_left_alone(
-    warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch
+    warm: Machine, runner: Any, recorded: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a plugin has vLLM time its batches in another order: no sentinel, vLLM's calibration, one clear line."""
     from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager as Manager
@@ -19,7 +19,7 @@ def test_batches_in_another_order_are_left_alone(
         yield from list(original(self, sizes))[::-1]
 
     monkeypatch.setattr(Manager, "batches_to_profile", reverse)
-    booted = warm.boot()
+    booted = warm.calibrate()
     assert booted.words == ("unrecorded", "engine_unknown")
     assert booted.report is not None
     assert "the batches to profile have" in booted.report["detail"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm.sources import Change, Sources, loader, read, replace
+from tests.vllm.sources import INSTALLED, Change, Sources, loader, read, replace
 from warmcurve.vllm.releases import KNOWN, MANAGER, RUNNER, TIMING, Calibration, calibration
 
 LOOP = r"""^( *)with self\.step_timing\.collect\(\) as timings:
@@ -147,7 +147,14 @@ CALIBRATIONS: dict[str, Change] = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=sorted(KNOWN), scope="module")
+NEWEST = max(KNOWN)
+RELEASES = [
+    version if version in {INSTALLED, NEWEST} else pytest.param(version, marks=pytest.mark.full)
+    for version in sorted(KNOWN)
+]
+
+
+@pytest.fixture(params=RELEASES, scope="module")
 def release(request: pytest.FixtureRequest) -> tuple[str, Sources]:
     return request.param, read(request.param)
 

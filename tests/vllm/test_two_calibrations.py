@@ -10,13 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import engine
 import numpy as np
 import pytest
 import scripted
 
-from tests.vllm.booting import STOCK_RUNS, Machine, draft_ms, verify_ms
+from tests.vllm.booting import STOCK_RUNS, Machine
 from tests.vllm.planted import without_the_plugin
+from tests.vllm.running import draft_ms, shared, verify_ms
 from warmcurve.errors import CurvesRequired
 from warmcurve.storage.fingerprint import diff
 
@@ -26,8 +26,6 @@ class Extensible:
 
     def __init__(self) -> None:
         self.num_committed_blocks = 1
-
-    def free(self) -> None: ...
 
 
 @dataclass
@@ -45,10 +43,12 @@ class Calibrated:
 
 
 class Growing:
-    """A machine whose KV cache is extensible."""
+    """A machine whose KV cache is extensible, and the runner of its engine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, runner: Any, patch: pytest.MonkeyPatch) -> None:
         self._machine = machine
+        self._runner = runner
+        self._patch = patch
         self._seen: set[Path] = set()
         self.store = machine.store
 
@@ -60,16 +60,13 @@ class Growing:
     def boot(self) -> list[Calibrated]:
         """What vLLM's two calibrations do: reads of the small cache cost a third of those of the whole."""
         cached = scripted.CostModel(lambda tokens, full: verify_ms(tokens, full) / 3, draft_ms)
+        self._patch.setattr(self._runner, "extensible_kv_cache", Extensible())
         with scripted.clock(cached) as clock:
-            llm = engine.start()
-            try:
-                runner = engine.runner(llm)
-                done = [self._calibrated(runner, clock)]
-                clock.model = scripted.CostModel(verify_ms, draft_ms)
-                extend(runner)
-                done.append(self._calibrated(runner, clock))
-            finally:
-                engine.stop(llm)
+            shared.calibrate()
+            done = [self._calibrated(self._runner, clock)]
+            clock.model = scripted.CostModel(verify_ms, draft_ms)
+            extend(self._runner)
+            done.append(self._calibrated(self._runner, clock))
         return done
 
     def _calibrated(self, runner: Any, clock: Any) -> Calibrated:
@@ -94,21 +91,11 @@ def extend(runner: Any) -> None:
 
 
 @pytest.fixture
-def growing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Growing:
+def growing(machine: Machine, runner: Any, monkeypatch: pytest.MonkeyPatch) -> Growing:
     """Skips the tests on a vLLM that calibrates once."""
-    from vllm.v1.worker.gpu.model_runner import GPUModelRunner
-
-    if not hasattr(GPUModelRunner, "profile_adaptive_verification"):
+    if not hasattr(runner, "profile_adaptive_verification"):
         pytest.skip("this release calibrates once")
-    initialize = GPUModelRunner.initialize_kv_cache
-
-    def with_few_blocks(self: Any, *args: Any, **kwargs: Any) -> Any:
-        initialized = initialize(self, *args, **kwargs)
-        self.extensible_kv_cache = Extensible()
-        return initialized
-
-    monkeypatch.setattr(GPUModelRunner, "initialize_kv_cache", with_few_blocks)
-    return Growing(machine)
+    return Growing(machine, runner, monkeypatch)
 
 
 def test_each_has_its_own_entry_and_both_are_warm(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
