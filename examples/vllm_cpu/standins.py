@@ -6,6 +6,7 @@
 | CUDA timing events | `clock`, which reads this process's time |
 | the CPU platform's and attention's answers on graphs | yes |
 | CPUWorker, which never captures | it calls the runner's own `capture_model` where the GPU worker would |
+| a node of memory for each replica | those of the machine, for all |
 | two collectives that the CPU communicator lacks | gloo's `all_gather` and `all_reduce`, padded |
 | triton's CPU back end | triton's interpreter |
 
@@ -14,7 +15,7 @@ manager, `capture_model`, the dummy runs, the timing collector, the broadcast of
 Times are a CPU's: they test logic and say nothing of a GPU's speed.
 
 Each patch is applied when vLLM itself imports the module, so nothing is imported earlier than it would be on a GPU.
-Written against vLLM 0.29 to 0.33.
+Written against vLLM 0.29 to 0.34.
 """
 
 import sys
@@ -24,7 +25,7 @@ from contextlib import contextmanager, nullcontext
 from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import triton_stand_in
@@ -152,7 +153,8 @@ def _patch_graphs(module: ModuleType) -> None:
     def capture_pool(pool: Any, *args: Any) -> Iterator[Any]:
         yield pool
 
-    module.graph_capture = lambda *args, **kwargs: nullcontext()
+    # From 0.34 on vLLM keeps the stream on which it captures.
+    module.graph_capture = lambda *args, **kwargs: nullcontext(SimpleNamespace(stream=None))
     module.capture_pool = capture_pool
 
     capture = module.CudaGraphManager.capture
@@ -216,6 +218,10 @@ def _patch_worker(module: ModuleType) -> None:
         return times
 
     module.CPUWorker.compile_or_warm_up_model = warm_up_and_capture
+
+    # From 0.34 on each replica has a node of memory of its own; a machine may have one for all.
+    if visible := getattr(module, "get_visible_memory_node", None):
+        module.get_visible_memory_node = lambda *args: visible()
 
 
 def _patch_communicator(module: ModuleType) -> None:

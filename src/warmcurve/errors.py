@@ -6,6 +6,7 @@
     ├── EntryError(ValueError)      bytes that are not a valid entry
     ├── StoreError(OSError)         a store that cannot be read or written
     ├── InstallRefused(RuntimeError)  an engine that refuses verified curves
+    ├── EngineUnknown(RuntimeError) an engine that does not calibrate as one that is known
     ├── SettingsError(ValueError)   an environment variable that cannot be understood
     ├── VoteError(RuntimeError)     a store that ranks vote over and that failed, or a message that cannot be read
     ├── VoteLost(RuntimeError)      a rank that promised to follow a decision and cannot: it must stop
@@ -63,6 +64,12 @@ class StoreError(WarmcurveError, OSError):
 class InstallRefused(WarmcurveError, RuntimeError):
     def __init__(self, detail: str) -> None:
         super().__init__(Reason.INSTALL_REFUSED, detail)
+        self.args = (detail,)
+
+
+class EngineUnknown(WarmcurveError, RuntimeError):
+    def __init__(self, detail: str) -> None:
+        super().__init__(Reason.ENGINE_UNKNOWN, detail)
         self.args = (detail,)
 
 

@@ -332,8 +332,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Enable full CUDA graphs for decode batches.",
     ),
     Reason.ENGINE_UNKNOWN: Meaning(
-        "The functions that warmcurve hooks are not those of a release it knows.",
-        "Update warmcurve, or run a release listed in docs/compatibility.md.",
+        "The engine calibrates like no release that warmcurve knows. The detail names the version and what is new.",
+        "Update warmcurve, or run a release listed in docs/compatibility.md. Where the newest warmcurve says so too, "
+        "report the detail to its maintainers.",
     ),
     Reason.SETTINGS_INVALID: Meaning(
         "An environment variable of warmcurve has a value that cannot be understood.",

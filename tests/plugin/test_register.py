@@ -313,10 +313,10 @@ def test_a_pass_of_the_memory_profiler_is_left_alone(stock: Path) -> None:
         import warmcurve.vllm
         warmcurve.vllm.register()
         @contextmanager
-        def seam(runner):
+        def around(runner, method, hook):
             print("seam", end=" ")
             yield
-        sys.modules["warmcurve.vllm.seam.calibration"] = types.SimpleNamespace(seam=seam)
+        sys.modules["warmcurve.vllm.seam.around"] = types.SimpleNamespace(around=around)
         from vllm.v1.worker.gpu.model_runner import GPUModelRunner
         runner = GPUModelRunner()
         runner.adaptive_verification = object()

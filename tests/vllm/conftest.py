@@ -17,8 +17,8 @@ from tests.vllm.booting import Booted, Machine
 
 TWO_RANKS = {"test_live.py", "test_modes_live.py"}
 IN_THIS_PROCESS = {
-    *("test_changes.py", "test_configuration.py", "test_damage.py", "test_edge.py", "test_factors.py"),
-    *("test_modes.py", "test_sentinels.py", "test_warm_boot.py"),
+    *("test_changes.py", "test_configuration.py", "test_contract.py", "test_damage.py", "test_edge.py"),
+    *("test_factors.py", "test_modes.py", "test_sentinels.py", "test_two_calibrations.py", "test_warm_boot.py"),
 }
 
 

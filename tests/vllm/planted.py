@@ -145,9 +145,9 @@ def without_the_plugin(patch: Patch) -> None:
     """The runner as vLLM made it: this rank has no warmcurve."""
     from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 
-    for name in ("capture_model", "profile_cudagraph_memory"):
-        method = getattr(GPUModelRunner, name)
-        patch.setattr(GPUModelRunner, name, getattr(method, "__wrapped__", method))
+    for name, method in list(vars(GPUModelRunner).items()):
+        if hasattr(method, "warmcurve"):
+            patch.setattr(GPUModelRunner, name, method.__wrapped__)
 
 
 def broadcast_fails(patch: Patch) -> None:

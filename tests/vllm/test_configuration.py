@@ -1,25 +1,21 @@
 """The review of the configuration and of the environment against vLLM itself, in every supported release."""
 
 import os
-import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.vllm.declared import Asked, Declared, asked, declared
+from tests.vllm.sources import package
 from warmcurve.storage.fingerprint import diff
 from warmcurve.vllm.factors import configuration, environment, packages
 from warmcurve.vllm.releases import KNOWN
 from warmcurve.vllm.reviewed.sections import SECTIONS
 from warmcurve.vllm.reviewed.variables import BY_CONTENT, COUNTED, EXCLUDED, OURS, UNRELATED
 
-# The release of the environment itself; others are laid beside it.
-INSTALLED = "0.32.0"
 # Sections that VllmConfig's or another section's review excludes as a whole, and dataclasses that are no section.
 NOT_WALKED = {
     "AudioDummyOptions",
@@ -44,23 +40,14 @@ LEFT_OUT = {name for exclusion in EXCLUDED for name in exclusion.names}
 UNDECLARED = {"VLLM_DIST_IDENT", "VLLM_ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE", "VLLM_INSTANCE_ID"}
 
 
-def _package(version: str) -> Path:
-    package = Path(sys.prefix) / "releases" / version / "vllm"
-    if version == INSTALLED:
-        package = Path(sysconfig.get_path("purelib")) / "vllm"
-    if not package.is_dir():
-        pytest.skip(f"not laid beside this environment: python tools/releases.py {version}, or make test-releases")
-    return package
-
-
 @cache
 def _declared(version: str) -> Declared:
-    return declared(_package(version))
+    return declared(package(version))
 
 
 @cache
 def _asked(version: str) -> Asked:
-    return asked(_package(version))
+    return asked(package(version))
 
 
 @pytest.fixture(params=sorted(KNOWN))

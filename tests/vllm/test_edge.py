@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import engine
 import pytest
 
 from tests.vllm.booting import STOCK_RUNS, TOKENS, Booted, Machine
@@ -69,12 +70,22 @@ def test_an_error_while_reporting(warm: Machine, recorded: Booted, monkeypatch: 
     assert booted.tables == recorded.tables
 
 
-@pytest.mark.parametrize("name", ["Boot", "Seam", "Seam.place", "_stranger", "Seam._new_boot"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "calibration.Boot",
+        "around.Seam",
+        "calibration.Seam.place",
+        "around.calibrating_method",
+        "calibration.Seam._new_boot",
+        "contract.check_collector",
+    ],
+)
 def test_an_error_before_there_is_a_boot(
     warm: Machine, recorded: Booted, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in setting up: vLLM boots as it does without warmcurve, and the log has the error."""
-    monkeypatch.setattr(f"warmcurve.vllm.seam.calibration.{name}", _raise)
+    monkeypatch.setattr(f"warmcurve.vllm.seam.{name}", _raise)
     booted = warm.calibrate()
     assert booted.words == ("unrecorded", "internal_error")
     assert "Unforeseen: planted" in booted.log[0]
@@ -235,7 +246,7 @@ def test_curves_that_are_not_the_medians_are_not_stored(machine: Machine, monkey
 
 
 def test_an_unknown_release_is_left_alone(warm: Machine, recorded: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooked functions that are none of a known release: one clear line, and vLLM boots as it does without us."""
+    """A loop that is none of a known release: one clear line, and vLLM boots as it does without us."""
     from warmcurve.vllm import releases
 
     other = {release: (*digests[:2], "0" * 16) for release, digests in releases.KNOWN.items()}
@@ -243,7 +254,9 @@ def test_an_unknown_release_is_left_alone(warm: Machine, recorded: Booted, monke
     booted = warm.calibrate()
     assert booted.words == ("unrecorded", "engine_unknown")
     (line,) = booted.log
-    assert "model_runner" in line
+    assert line.partition("vllm ")[2].startswith(engine.release())
+    assert "new: the loop in GPUModelRunner." in line
+    assert "a trial of what it calls passed, so please report this line" in line
     assert "async_utils" not in line
     assert booted.runs == STOCK_RUNS
     assert booted.tables == recorded.tables

@@ -24,7 +24,9 @@ SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
 
 
 def read(runner: Any) -> dict[str, Any]:
-    return declared.read(declared.Subject(runner, device_of(runner), dict(os.environ), SIZES))
+    during_capture = not getattr(runner, "outside_capture", False)
+    subject = declared.Subject(runner, device_of(runner), dict(os.environ), SIZES, during_capture=during_capture)
+    return declared.read(subject)
 
 
 @dataclass
@@ -217,7 +219,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     **{f"configuration.{path}": _configuration(path, value) for path, value in FIELDS.items()},
     **{f"runtime.environment.{name}": _environment(name, value) for name, value in VARIABLES.items()},
     "engine.vllm.version": lambda c: c.patch.setattr("vllm.__version__", "9.9"),
-    "engine.profiler": lambda c: c.patch.setattr(releases, "_MEASURED", {}),
+    "engine.profiler": lambda c: c.patch.setattr(releases, "MEASURED", {}),
     "engine.plugins": lambda c: c.patch.setattr(plugins, "_points", lambda _: [EntryPoint("a", "a:b", "group")]),
     "runtime.toolchain.nvcc": lambda c: c.patch.setattr(toolchain, "nvcc", lambda _: "99.9"),
     "engine.runner": lambda c: c.retype(c.runner),
@@ -246,7 +248,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "attention.target": lambda c: c.patch.setattr(c.runner, "attn_groups", _other_groups(c)),
     "attention.draft": lambda c: c.patch.setattr(c.runner.speculator, "attn_groups", _other_groups(c)),
     "kv.dtype": lambda c: c.set(c.runner, "kv_cache_dtype", _float16()),
-    "kv.wraps": lambda c: c.set(c.runner.kv_cache_config, "num_blocks", 1),
+    "kv.sharing": lambda c: c.set(c.runner.kv_cache_config, "num_blocks", 1),
     "speculation.draft_tokens": _runner("num_speculative_steps", 9),
     "speculation.queries": _speculator("num_query_per_req", 9),
     "speculation.draft_topk": _speculator("_draft_topk", 9),
@@ -259,6 +261,7 @@ CHANGES: dict[str, Callable[[Change], None]] = {
     "graphs.draft.query_cudagraph_manager": lambda c: c.patch.setattr(
         c.runner.speculator.query_cudagraph_manager, "graphs", {}
     ),
+    "profile.during_capture": lambda c: c.patch.setattr(c.runner, "outside_capture", True, raising=False),
     "profile.context_len": lambda c: c.patch.setattr(
         "vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN", 64, raising=False
     ),

@@ -122,7 +122,7 @@ def _set(name: str, value: str) -> Change:
 
 
 def _another_release(machine: Machine, recorded: Booted, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("warmcurve.vllm.releases.known", lambda digests: ())
+    patch.setattr("warmcurve.vllm.releases.Calibration.releases", ())
 
 
 def _refuse(machine: Machine, recorded: Booted, patch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ OBSTACLES: dict[str, tuple[Change, str, tuple[str, ...], int]] = {
     "in the path": (_plant("warmcurve.boot.path.Boot.run"), "internal_error", PLANTED, 0),
     "in the boot": (_plant("warmcurve.vllm.seam.calibration.Boot"), "internal_error", PLANTED, 0),
     "in the seam": (_plant("warmcurve.vllm.seam.calibration.Seam.place"), "internal_error", PLANTED, 0),
-    "in the release": (_plant("warmcurve.vllm.seam.calibration._stranger"), "internal_error", PLANTED, 0),
+    "in the release": (_plant("warmcurve.vllm.seam.around.calibrating_method"), "internal_error", PLANTED, 0),
 }
 
 

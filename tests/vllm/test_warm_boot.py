@@ -89,7 +89,7 @@ def unhooked() -> Iterator[None]:
     """vLLM's runner as it is without the plugin."""
     from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 
-    hooked = {name: getattr(GPUModelRunner, name) for name in ("capture_model", "profile_cudagraph_memory")}
+    hooked = {name: method for name, method in vars(GPUModelRunner).items() if hasattr(method, "warmcurve")}
     for name, method in hooked.items():
         setattr(GPUModelRunner, name, method.__wrapped__)
     yield

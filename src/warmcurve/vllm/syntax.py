@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -14,19 +14,26 @@ def digest(module: ModuleType, names: tuple[str, ...]) -> str:
 
     Read from the file and not from the live objects, which another plugin may have wrapped.
     """
-    tree = _tree(Path(module.__file__ or ""))
+    tree = tree_of(module)
     found = hashlib.sha256()
     for name in names:
-        found.update(f"{name} {_shape(_definition(tree, name))}\n".encode())
+        found.update(f"{name} {_shape(definition(tree, name))}\n".encode())
     return found.hexdigest()
 
 
+def digest_of(nodes: Sequence[ast.AST]) -> str:
+    """SHA-256 over pieces of source, in order."""
+    return hashlib.sha256(_shape(list(nodes)).encode()).hexdigest()
+
+
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
+def tree_of(module: ModuleType) -> ast.Module:
+    """The module's file, parsed. Raises OSError or SyntaxError."""
+    return ast.parse(Path(module.__file__ or "").read_bytes())
 
 
-def _definition(tree: ast.Module, name: str) -> ast.AST:
+def definition(tree: ast.Module, name: str) -> ast.AST:
+    """The class or function of this qualified name. Raises LookupError."""
     node: ast.AST = tree
     for part in name.split("."):
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -9,7 +9,7 @@ over the environment. The others are facts that only the running engine has. All
 values: nothing depends on a rank, a device's index or a node. docs/fingerprint.md is written from these lists.
 
 Left out on purpose: the exact free memory and number of KV blocks, which vary from boot to boot and price nothing
-(whether the dummy contexts wrap in the pool does count). Left out because nobody can tell them apart:
+(how far the dummy contexts share it does count). Left out because nobody can tell them apart:
 
 - FlashInfer's chosen tactics and DeepGEMM's generated kernels: chosen while the engine warms up, in no object of it;
 - the placement of experts after rebalancing: it follows requests, and no calibration has seen one;
@@ -39,12 +39,15 @@ Read = Callable[["Subject"], Any]
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The live objects that factors are read from. `sizes` are the token counts of the planned runs."""
+    """The live objects that factors are read from. `sizes` are the token counts of the planned runs, `during_capture`
+    says whether vLLM is capturing graphs around them.
+    """
 
     runner: Any
     device: Device
     variables: dict[str, str]
     sizes: tuple[int, ...]
+    during_capture: bool = True
 
     @property
     def config(self) -> Any:
@@ -131,13 +134,24 @@ def _max_model_len(subject: Subject) -> Value:
     return configuration.length(subject.config.model_config, longest)
 
 
-def _wraps(subject: Subject) -> list[bool]:
-    """Per KV group, whether the dummy contexts of the largest batch outgrow the pool, and so share their blocks."""
+def _sharing(subject: Subject) -> list[int]:
+    """Per KV group, how many blocks the dummy contexts of the largest batch want for each that they get, by the power
+    of two above it: 1 where each has its own.
+    """
     runner = subject.runner
     context = min(_context_len(subject), runner.max_model_len)
     requests = min(max(subject.sizes), runner.max_num_reqs)
-    pool = runner.kv_cache_config.num_blocks
-    return [requests * math.ceil(context / size) > pool for size in runner.block_tables.block_sizes]
+    pool = _committed(runner)
+    wanted = [requests * math.ceil(context / size) for size in runner.block_tables.block_sizes]
+    return [1 << max(0, math.ceil(blocks / pool) - 1).bit_length() for blocks in wanted]
+
+
+def _committed(runner: Any) -> int:
+    """The blocks that dummy contexts lie in. An extensible cache grows to its size once graphs are captured; until then
+    few are there, and what is read of them stays in the device's cache (`GPUModelRunner.execute_model`, 0.34).
+    """
+    extensible = getattr(runner, "extensible_kv_cache", None)
+    return int(runner.kv_cache_config.num_blocks if extensible is None else extensible.num_committed_blocks)
 
 
 def _draft_graphs(subject: Subject) -> dict[str, list[int]]:
@@ -165,7 +179,8 @@ def _ranks(_: Subject) -> int:
 
 FACTORS: Final = (
     Factor("engine.vllm", "vllm.__version__, vllm._version.__commit_id__", "another release runs other code", _vllm),
-    Factor("engine.profiler", "the syntax trees of the hooked functions and of those that make a dummy run",
+    Factor("engine.profiler", "the syntax trees of the calibration (its loop, the contexts around it, what it calls) "
+           "and of the functions that make a dummy run",
            "what a dummy run does and what is timed of it", lambda _: releases.measured()),
     Factor("engine.runner", "class of the runner", "a platform may bring its own runner",
            lambda s: class_of(s.runner)),
@@ -235,8 +250,10 @@ FACTORS: Final = (
     Factor("attention.draft", "runner.speculator.attn_groups", "the drafter's attention",
            lambda s: _groups(s.speculator.attn_groups)),
     Factor("kv.dtype", "runner.kv_cache_dtype", "the bytes that attention reads", lambda s: s.runner.kv_cache_dtype),
-    Factor("kv.wraps", "whether the dummy contexts of the largest batch outgrow runner.kv_cache_config.num_blocks",
-           "shared blocks stay in the device's cache", _wraps),
+    Factor("kv.sharing", "how many blocks the dummy contexts of the largest batch want for each that is committed "
+           "(runner.kv_cache_config.num_blocks, or runner.extensible_kv_cache.num_committed_blocks), by the power of "
+           "two above it", "shared blocks stay in the device's cache, most of all while an extensible cache is small",
+           _sharing),
     Factor("speculation.draft_tokens", "runner.num_speculative_steps", "K: the width of drafting and of verification",
            lambda s: s.runner.num_speculative_steps),
     Factor("speculation.queries", "runner.speculator.num_query_per_req", "how many positions a request drafts",
@@ -257,6 +274,9 @@ FACTORS: Final = (
            lambda s: s.runner.cudagraph_manager.cudagraph_mode),
     Factor("graphs.draft", "the sizes captured by each graph manager of runner.speculator",
            "the drafter's captured sizes", _draft_graphs),
+    Factor("profile.during_capture", "whether capture_model is running; from 0.34 on vLLM calibrates again after an "
+           "extensible KV cache has grown", "around a capture vLLM sets up adapters and stops the garbage collector",
+           lambda s: s.during_capture),
     Factor("profile.context_len", "vllm.envs.VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
            "how much context the timed attention reads", _context_len),
 )  # fmt: skip

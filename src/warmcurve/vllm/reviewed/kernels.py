@@ -15,7 +15,8 @@ KERNELS: Final = (
         indexer_kv_dtype use_non_causal sparse_mla_force_mqa flex_attn_block_m flex_attn_block_n
         flex_attn_q_block_size flex_attn_kv_block_size hisparse_config indexer_sparse_logits
         tokenspeed_mla_min_split_kv sparse_mla_prefill_workspace_factor trtllm_ragged_backend
-        indexer_tp_shard_min_rows minimax_m3_indexer_cp
+        indexer_tp_shard_min_rows minimax_m3_indexer_cp indexer_decode_cp indexer_logits_dtype sparse_mla_shard_q
+        sparse_mla_shard_q_min_tokens
         """,
     ),
     section("HiSparseConfig", "how much of the KV cache is kept on the host", "device_buffer_size eager_host_mirror"),
@@ -27,7 +28,8 @@ KERNELS: Final = (
         """
         ir_op_priority enable_flashinfer_autotune enable_cutedsl_warmup enable_jit_warmup enable_bf16x3_router_gemm
         moe_backend linear_backend sparse_indexer_topk_backend linear_backend_per_quant
-        enable_rocm_segmented_attn_autotune monokernel
+        enable_rocm_segmented_attn_autotune monokernel enable_rocm_aiter_gemm_warmup
+        rdna_hybrid_w4a16_prefill_dequant
         """,
     ),
     section("IrOpPriorityConfig", "which implementation of an operation is taken first",
@@ -40,13 +42,17 @@ KERNELS: Final = (
         inductor_compile_config inductor_passes cudagraph_mode cudagraph_num_of_warmups cudagraph_capture_sizes
         cudagraph_copy_inputs cudagraph_specialize_lora use_inductor_graph_partition pass_config
         max_cudagraph_capture_size dynamic_shapes_config fast_moe_cold_start cudagraph_decoder_replay
-        decoder_replay_cudagraph_capture_sizes decoder_replay_trim_threshold
+        decoder_replay_cudagraph_capture_sizes decoder_replay_trim_threshold use_breakable_cudagraph
+        decode_cudagraph_capture_request_sizes max_decode_cudagraph_capture_requests
+        max_decode_cudagraph_capture_tokens prefill_cudagraph_capture_token_sizes
+        max_prefill_cudagraph_capture_tokens
         """,
         leave(Kind.PATH, "where compiled code and dumps lie", "debug_dump_path cache_dir local_cache_dir"),
         leave(Kind.LIFE_CYCLE, "in which form compiled code is kept", "compile_cache_save_format"),
         leave(Kind.OTHER_WORK, "dummy runs of the calibration encode nothing",
               """compile_mm_encoder cudagraph_mm_encoder encoder_cudagraph_token_budgets
-              encoder_cudagraph_max_vision_items_per_batch encoder_cudagraph_max_frames_per_batch"""),
+              encoder_cudagraph_max_vision_items_per_batch encoder_cudagraph_max_frames_per_batch
+              encoder_cudagraph_max_token_budget"""),
         leave(Kind.DERIVED, "counted while layers are made, of custom_ops and the model",
               "enabled_custom_ops disabled_custom_ops"),
         leave(Kind.DERIVED, "the layers themselves and the source files they were traced from",

@@ -34,6 +34,7 @@ MODEL: Final = (
         leave(Kind.OTHER_WORK, "a pooling model drafts nothing", "pooler_config"),
         leave(Kind.LIFE_CYCLE, "whether an old form of quantisation is admitted", "allow_deprecated_quantization"),
         leave(Kind.LIFE_CYCLE, "what a sleeping engine keeps", "sleep_preserve_parameter_names"),
+        leave(Kind.LIFE_CYCLE, "what becomes of an engine once it has started", "checkpoint_prepare_on_startup"),
     ),
     section(
         "MultiModalConfig",
@@ -52,7 +53,8 @@ MODEL: Final = (
     ),
     section("QuantizationConfigArgs", "which layers are quantised while they are loaded, and how",
             "linear moe ignore targets"),
-    section("QuantSpec", "the types of weights and activations", "weight activation"),
+    section("QuantSpec", "the types of weights and activations, and what is done to them before",
+            "weight activation hadamard_size fields_set"),
     section(
         "SpeculativeConfig",
         "what is drafted, how much, and how it is verified; most of it is not in vLLM's own hash",
@@ -65,7 +67,8 @@ MODEL: Final = (
         suffix_decoding_max_tree_depth suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor
         suffix_decoding_min_token_prob rejection_sample_method synthetic_acceptance_rates
         synthetic_acceptance_length enable_adaptive_verification draft_sample_method dspark_draft_topk
-        draft_lm_head_quantization xpress_topc fly_window_size fly_entropy_threshold fly_entropy_top_k
+        draft_lm_head_quantization xpress_topc fly_window_size fly_entropy_threshold fly_entropy_top_k custom_method
+        speculator_options draft_decode_context_parallel_size suffix_decoding_corpus_tokens
         """,
         leave(Kind.CONTENT, "the same files cost the same under another path, name or revision", "model revision"),
         leave(Kind.ELSEWHERE, "handed on to draft_model_config, where it counts", "code_revision"),
@@ -73,14 +76,14 @@ MODEL: Final = (
     ),
     section("WatermarkConfig", "random numbers drawn from the context, for every sampled and drafted token",
             """algorithm alpha context_width deduplicate_contexts deduplicate_contexts_max_history prf
-            allow_target_only_watermarking""",
+            allow_target_only_watermarking enforce""",
             leave(Kind.SECRET, "its value changes no kernel", "key")),
     section("DiffusionConfig", "how many tokens a step denoises, and how often", "canvas_length max_denoising_steps"),
     section("ReasoningConfig", "whether the sampler keeps a budget of thinking, and for which tokens",
             """reasoning_parser reasoning_start_str reasoning_end_str _reasoning_start_token_ids
             _reasoning_end_token_ids _natural_reasoning_end_token_ids _enabled"""),
     section("EngramConfig", "where look-up tables lie and who reads them",
-            "cpu_offload embedding_across_dp dp_shared_memory use_thp"),
+            "cpu_offload disk_offload embedding_across_dp dp_shared_memory use_thp"),
     section(
         "LoRAConfig",
         "adapters add kernels to every step",
@@ -96,8 +99,9 @@ MODEL: Final = (
         "some formats and loaders quantise or pack the weights they read",
         "load_format safetensors_load_strategy model_loader_extra_config device ignore_patterns",
         leave(Kind.PATH, "where downloads lie", "download_dir"),
-        leave(Kind.LIFE_CYCLE, "how fast, and over which device, files are read",
-              "safetensors_prefetch_num_threads safetensors_prefetch_block_size pt_load_map_location"),
+        leave(Kind.LIFE_CYCLE, "how fast, in which order and over which device, files are read",
+              """safetensors_prefetch_num_threads safetensors_prefetch_block_size shuffle_safetensors_files
+              pt_load_map_location"""),
         leave(Kind.LOGGING, "a progress bar", "use_tqdm_on_load"),
     ),
 )  # fmt: skip

@@ -22,6 +22,7 @@ RUNTIME: Final = (
         leave(Kind.LOGGING, "vLLM's own log", "logging_config"),
         leave(Kind.LOGGING, "tells others what the prefix cache holds", "kv_events_config"),
         leave(Kind.SCHEDULING, "which encoder outputs are kept", "ec_manager_config"),
+        leave(Kind.SCHEDULING, "what the prefix cache finds", "num_hash_lookahead_tokens"),
         leave(Kind.LIFE_CYCLE, "how new weights come in, when a hung engine is reported, how long it may take to end",
               "weight_transfer_config watchdog_config shutdown_timeout"),
     ),
@@ -33,9 +34,9 @@ RUNTIME: Final = (
         kv_cache_dtype_skip_layers mamba_page_size_padded skip_page_size_padded mamba_block_size mamba_cache_dtype
         mamba_ssm_cache_dtype mamba_cache_mode replayssm_buffer_len use_replayssm use_kda_recoverssm
         kv_sharing_fast_prefill kv_offloading_size kv_offloading_backend enable_mamba_fine_grained_prefix_cache
-        enable_mamba_shared_prefix_checkpoint swa_bounded_replay
+        enable_mamba_shared_prefix_checkpoint swa_bounded_replay enable_extensible_kv_cache
         """,
-        leave(Kind.ELSEWHERE, "how large the pool is varies from boot to boot; whether dummy contexts wrap is kv.wraps",
+        leave(Kind.ELSEWHERE, "the pool varies in size from boot to boot; how dummy contexts share it is kv.sharing",
               """gpu_memory_utilization num_gpu_blocks_override kv_cache_memory_bytes num_gpu_blocks num_cpu_blocks
               simple_cpu_offload_num_blocks kv_cache_size_tokens kv_cache_max_concurrency"""),
         leave(Kind.SCHEDULING, "what the prefix cache finds",
@@ -44,6 +45,7 @@ RUNTIME: Final = (
         leave(Kind.DERIVED, "from block sizes that count",
               """user_specified_block_size user_specified_mamba_block_size effective_attention_block_size
               _block_size_resolved"""),
+        leave(Kind.DERIVED, "whether a setting that counts was settled", "_extensible_kv_cache_resolved"),
     ),
     section(
         "ParallelConfig",
@@ -56,7 +58,7 @@ RUNTIME: Final = (
         disable_nccl_for_dp_synchronization dp_sync_interval ray_workers_use_nsight distributed_executor_backend
         worker_cls sd_worker_cls worker_extension_cls nnodes numa_bind world_size decode_context_parallel_size
         dcp_kv_cache_interleave_size dcp_comm_backend dcp_q_replicate cp_kv_cache_interleave_size
-        enable_fault_tolerance enable_hc_sp enable_shm_tensor_arena
+        enable_fault_tolerance enable_hc_sp enable_shm_tensor_arena mori_ep_v2 _numa_bind_auto
         """,
         leave(Kind.RANK, "which rank, replica, node or server process this is",
               "data_parallel_rank data_parallel_rank_local data_parallel_index node_rank rank _api_process_rank"),
@@ -92,7 +94,8 @@ RUNTIME: Final = (
         """,
         leave(Kind.SCHEDULING, "which requests come next, and how much of each",
               """policy scheduler_cls long_prefill_token_threshold long_prefill_token_threshold_adaptive
-              disable_chunked_mm_input scheduler_reserve_full_isl watermark prefill_schedule_interval"""),
+              disable_chunked_mm_input scheduler_reserve_full_isl watermark prefill_schedule_interval
+              cache_aware_admission_threshold cache_aware_admission_window max_num_inflight_kv_loads"""),
         leave(Kind.FRONT_END, "how many requests may wait, and how often a client hears of one",
               "max_num_queued_reqs max_num_queued_tokens stream_interval"),
     ),

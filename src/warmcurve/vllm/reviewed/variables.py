@@ -26,7 +26,8 @@ FAMILIES: Final = {
     "other devices": ("ASCEND_", "HCCL_", "NPU_", "SYCL_", "UR_L0_", "XPU_", "ZE_", "ZENDNN", "ZENTORCH"),
     "attention, matrix and expert kernels": (
         "DEEPEP_", "DG_", "FA_", "FLASHINFER", "FLASHMLA_", "FLASH_ATTENTION_", "FLA_", "FMHA_", "GDN_", "HELION_",
-        "HUMMING_", "INKLING_", "LAMPORT_", "MINFER_", "MINIMAX_", "MM_SPARSE_ATTN_", "MSA_", "QUACK_", "TILELANG_",
+        "HUMMING_", "INKLING_", "LAMPORT_", "MINFER_", "MINIMAX_", "MM_SPARSE_ATTN_", "MONO_", "MSA_", "QUACK_",
+        "TILELANG_",
     ),
     "collectives and transfers": ("CCL_", "GLOO_", "MORI_", "MSCCL", "NCCL_", "NVSHMEM_", "RCCL_", "UCC_", "UCX_"),
     "torch and its compilers": ("ATEN_", "INDUCTOR_", "PROTON_", "PYTORCH", "TORCH", "TRITON"),
@@ -38,6 +39,7 @@ PREFIXES: Final = tuple(prefix for prefixes in FAMILIES.values() for prefix in p
 
 SINGLE: Final = (
     "ARCH",
+    "DJ_JIT_NVCC_COMPILER",
     "EP_DISABLE_GIN",
     "FORCE_NUM_KV_SPLITS",
     "GLIBC_TUNABLES",
@@ -124,6 +126,11 @@ COUNTED: Final = frozenset(
     WEIGHT_OFFLOADING_DISABLE_UVA WSL2_ENABLE_PIN_MEMORY XLA_CHECK_RECOMPILATION XLA_USE_SPMD
     XPU_ENABLE_XPU_GRAPH XPU_FORCE_N_CONTIG_WEIGHT XPU_INC_WNA16_BACKEND XPU_PP_MICROBATCH
     XPU_USE_SAMPLER_KERNEL ZENTORCH_WEIGHT_PREPACK
+    COMPILE_ON_ONE_RANK CONFIDENTIAL_COMPUTE FLASHINFER_CUTEDSL_MOE_LOCALIZE_FREE_FULL_WEIGHTS
+    FLASHINFER_CUTEDSL_MOE_LOCALIZE_MEMSET_OVERLAP FP8_MOE_REQUANT FP8_MOE_REQUANT_ACT MOE_LOCALIZE_BACKFILL
+    MOONCAKE_STORE_SELECTIVE_LEASE MORI_DISPATCH_INTER_KERNEL_SWITCH_THRESHOLD MORI_EP_V2
+    ROCM_PARALLEL_INDEX_TOPK SKINNY_GEMM_MAX_WEIGHT_BYTES SPARSE_INDEXER_MAX_DECODE_LOGITS_MB USE_FUSED_MQA_TOPK
+    USE_LOCALITY_DOMAINS
     """)
 )
 """vLLM's variables that were reviewed and count, also where they have a form below."""
@@ -136,7 +143,7 @@ def _leave(kind: Kind, why: str, names: str) -> Exclusion:
 EXCLUDED: Final = (
     _leave(Kind.NAME, "warmcurve's own switch", "ENABLE_ADAPTIVE_VERIFICATION_PROFILE_CACHE"),
     _leave(Kind.ELSEWHERE, "told by the plugins that it allows: engine.plugins", "PLUGINS"),
-    _leave(Kind.ELSEWHERE, "read as it was resolved: profile.context_len, parallel_config, device, kv.wraps",
+    _leave(Kind.ELSEWHERE, "read as it was resolved: profile.context_len, parallel_config, device, kv.sharing",
           "ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN DP_SIZE TARGET_DEVICE CPU_KVCACHE_SPACE"),
     _leave(Kind.RANK, "which rank or replica this is, and where Ray puts it",
           "DP_RANK DP_RANK_LOCAL RAY_BUNDLE_INDICES RAY_DP_PLACEMENT_NODE_IPS"),
@@ -182,12 +189,13 @@ EXCLUDED: Final = (
           """ELASTIC_EP_DRAIN_REQUESTS ELASTIC_EP_SCALE_UP_LAUNCH ENGINE_ITERATION_TIMEOUT_S
           ENGINE_READY_TIMEOUT_S EXECUTE_MODEL_TIMEOUT_SECONDS KEEP_ALIVE_ON_ENGINE_DEATH
           MOONCAKE_ABORT_REQUEST_TIMEOUT MOONCAKE_CONNECTOR_TIMEOUT P2P_HANDSHAKE_TIMEOUT_S P2P_IDLE_TIMEOUT_S
+          P2P_TRANSFER_STALL_TIMEOUT_S
           WORKER_SHUTDOWN_TIMEOUT_SECONDS"""),
     _leave(Kind.LIFE_CYCLE, "in which processes an engine starts; the runner's work is the same",
           "ENABLE_V1_MULTIPROCESSING WORKER_MULTIPROC_METHOD"),
     _leave(Kind.LIFE_CYCLE, "how weights, memory plans and compiled code are fetched and kept",
           """COMPILE_CACHE_SAVE_FORMAT DISABLE_COMPILE_CACHE ENABLE_STARTUP_PLAN FASTSAFETENSORS_QUEUE_SIZE
-          LORA_RESOLVER_HF_REPO_LIST TRITON_JIT_WARMUP_NUM_THREADS USE_MODELSCOPE"""),
+          LORA_RESOLVER_HF_REPO_LIST RELOAD_MODE TRITON_JIT_WARMUP_NUM_THREADS USE_MODELSCOPE"""),
     leave(Kind.DEVICE_CHOICE, "which boards or slices: what they are stands under device, how they are linked under "
           "placement.communicators",
           """CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ASCEND_RT_VISIBLE_DEVICES
@@ -224,8 +232,8 @@ UNRELATED: Final = (
           "DO_NOT_TRACK FORCE_COLOR NO_COLOR RAY_USAGE_STATS_ENABLED TRACEPARENT TRACESTATE VERBOSE "
           "traceparent tracestate"),
     leave(Kind.OTHER_WORK, "connectors' own settings: no dummy run transfers a cache",
-          "LMCACHE_FORCE_SKIP_SAVE LMCACHE_USE_UPSTREAM_MP MOONCAKE_PREFERRED_SEGMENT "
-          "MOONCAKE_REQUESTER_LOCAL_HOSTNAME"),
+          """LMCACHE_FORCE_SKIP_SAVE LMCACHE_USE_UPSTREAM_MP MC_MS_AUTO_DISC MOONCAKE_PREFERRED_SEGMENT
+          MOONCAKE_REQUESTER_LOCAL_HOSTNAME THP_MEM_ALLOC_ENABLE WITH_NVIDIA_PEERMEM"""),
     leave(Kind.OTHER_WORK, "no step computes with it", "NUMEXPR_MAX_THREADS XHS_VIDEO_JPEG_QUALITY"),
     leave(Kind.LIFE_CYCLE, "how vLLM and its kernels are built, fetched and tried out",
           """COMPILE_ONLY HF_XET_HIGH_PERFORMANCE MAX_JOBS RAY_CGRAPH_get_timeout

@@ -1,9 +1,9 @@
 """The seam in vLLM's calibration, and the adapter's edge.
 
-`GPUModelRunner.capture_model` times every batch that the adaptive-verification manager's `batches_to_profile` yields,
-then hands the timings to `set_initial_cost_curves`, which ends in `set_cost_curves`. For the length of one
-`capture_model` the seam stands in front of these three methods of that one manager; nothing of vLLM's is changed
-after it.
+A method of `GPUModelRunner` times every batch that the adaptive-verification manager's `batches_to_profile` yields,
+then hands the timings to `set_initial_cost_curves`, which ends in `set_cost_curves`. Up to 0.33 that method is
+`capture_model`, from 0.34 on `profile_adaptive_verification`. For the length of one call of it the seam stands in front
+of these three methods of that one manager; nothing of vLLM's is changed after it.
 
     batches_to_profile       yields the sentinels, reads their timings, and ends (hit) or goes on with vLLM's batches;
                              with several ranks all vote on it
@@ -20,8 +20,7 @@ import os
 import random
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, suppress
 from typing import Any, NoReturn
 
 from warmcurve.boot.inputs import Inputs
@@ -31,16 +30,17 @@ from warmcurve.boot.settings import Settings
 from warmcurve.clock import SystemClock
 from warmcurve.curves.calibration import Plan, profile_from
 from warmcurve.curves.profile import CostProfile, Sample
-from warmcurve.errors import CurvesRequired, InstallRefused, ProfileError, SettingsError, VoteLost
+from warmcurve.errors import CurvesRequired, EngineUnknown, InstallRefused, ProfileError, VoteLost
 from warmcurve.outcome import Reason
 from warmcurve.ranks.vote import Decision
-from warmcurve.reporting.report import BootReport, RegretReport, ReportDirectory
+from warmcurve.reporting.report import BootReport, RegretReport
 from warmcurve.storage.history import HistoryDirectory
 from warmcurve.storage.store import DirectoryStore
 from warmcurve.vllm import releases
-from warmcurve.vllm.device.identity import Conditions, device_of, machine_of
+from warmcurve.vllm.device.identity import Conditions, device_of
 from warmcurve.vllm.factors import declared
-from warmcurve.vllm.seam.aside import stand_aside, stopping
+from warmcurve.vllm.seam import contract
+from warmcurve.vllm.seam.aside import stopping
 from warmcurve.vllm.seam.compiling import Watch
 from warmcurve.vllm.seam.ranks import Ranks
 from warmcurve.vllm.seam.reporting import Reporter, describe_error, engine_failure, engine_name, stood_aside
@@ -51,49 +51,8 @@ Batch = dict[str, Any]
 Curve = list[tuple[int, float]]
 
 
-def seam(runner: Any) -> AbstractContextManager[object]:
-    """The seam around one `capture_model` of this runner, or nothing where warmcurve stands aside."""
-    reporter, ranks, settings = Reporter(None), None, Settings()
-    cause: Exception | None = None
-    try:
-        from vllm import envs
-
-        ranks = Ranks.of(runner)
-        directory = Path(envs.VLLM_CACHE_ROOT) / "adaptive_verification"
-        reporter = Reporter(ReportDirectory(directory))
-        settings = Settings.from_environment(os.environ)
-        reporter = Reporter(ReportDirectory(directory, trust_group=settings.trust_group))
-        problem = _stranger()
-        if problem is None:
-            store = DirectoryStore(directory, trust_group=settings.trust_group)
-            histories = HistoryDirectory(directory, machine_of(runner), trust_group=settings.trust_group)
-            return Seam(runner, store, histories, settings, reporter, ranks).place()
-        reason, detail = Reason.ENGINE_UNKNOWN, problem
-    except SettingsError as error:
-        reason, detail = error.reason, error.detail
-    except Exception as error:
-        logger.debug("warmcurve stands aside", exc_info=True)
-        reason, detail, cause = Reason.INTERNAL_ERROR, describe_error(error), error
-    required = stand_aside(reporter, ranks, settings, reason, detail)
-    if required:
-        raise stopping(required, ranks) from cause
-    return nullcontext()
-
-
-def _stranger() -> str | None:
-    """Why this vLLM is none of the known releases, or None."""
-    try:
-        digests = releases.hooked()
-    except (LookupError, OSError, SyntaxError, ImportError) as error:
-        return f"{engine_name()}: the hooked functions cannot be read: {error}"
-    if releases.known(digests):
-        return None
-    modules = ", ".join(releases.strangers(digests)) or "no single module"
-    return f"{engine_name()} is none of {', '.join(releases.KNOWN)}; unknown: {modules} ({' '.join(digests)})"
-
-
 class Seam(AbstractContextManager[object]):
-    """One calibration of one runner. `with seam: capture_model()`."""
+    """One calibration of one runner: around the call of the method that calibrates."""
 
     def __init__(
         self,
@@ -103,6 +62,8 @@ class Seam(AbstractContextManager[object]):
         settings: Settings,
         reporter: Reporter,
         ranks: Ranks,
+        *,
+        during_capture: bool,
     ) -> None:
         self._runner = runner
         self._manager = runner.adaptive_verification
@@ -114,6 +75,7 @@ class Seam(AbstractContextManager[object]):
         self._settings = settings
         self._reporter = reporter
         self._ranks = ranks
+        self._during_capture = during_capture
         self._plan = Plan((), ())
         self._boot: Boot | None = None
         self._steps: Steps | None = None
@@ -128,15 +90,12 @@ class Seam(AbstractContextManager[object]):
 
     def place(self) -> "Seam":
         """Stand in front of the manager's methods, until the block ends."""
-        vars(self._manager).update(
-            batches_to_profile=self._batches,
-            set_initial_cost_curves=self._initial_curves,
-            set_cost_curves=self._curves,
-        )
+        ours = (self._batches, self._initial_curves, self._curves)
+        vars(self._manager).update(zip(releases.METHODS, ours, strict=True))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        for name in ("batches_to_profile", "set_initial_cost_curves", "set_cost_curves"):
+        for name in releases.METHODS:
             vars(self._manager).pop(name, None)
         required = error is None and not self._installed and self._settings.mode == "require"
         if required and self._boot is None and self._error is None:
@@ -156,7 +115,7 @@ class Seam(AbstractContextManager[object]):
     def _abandon(self, raised: BaseException | None) -> None:
         """Report a boot that left its path: an error of ours, one that vLLM raised while it calibrated, or a signal."""
         cause = self._error or raised
-        if isinstance(cause, VoteLost | CurvesRequired):
+        if isinstance(cause, VoteLost | CurvesRequired | EngineUnknown):
             reason, detail = cause.reason, cause.detail
         else:
             reason, detail = engine_failure(cause) if cause else (Reason.ENGINE_FAILED, "vLLM set no cost curves")
@@ -195,9 +154,13 @@ class Seam(AbstractContextManager[object]):
             raise
         except CurvesRequired as error:
             self._fail(error)
+        except EngineUnknown as error:
+            self._missed = error.reason
+            self._fail(error)
+            self._withdraw(error.reason, error.detail)
         except Exception as error:  # noqa: BLE001  the adapter's edge
             self._fail(error)
-            self._withdraw(describe_error(error))
+            self._withdraw(Reason.INTERNAL_ERROR, describe_error(error))
             self._installed = self._boot is not None and self._boot.position.reused
 
     def _stop(self) -> NoReturn:
@@ -205,19 +168,20 @@ class Seam(AbstractContextManager[object]):
         cause, required = self._error, self._error
         if isinstance(required, CurvesRequired):
             cause = None
+        elif isinstance(required, EngineUnknown):
+            required = self._error = CurvesRequired(str(required))
         else:
             required = self._error = CurvesRequired(f"{Reason.INTERNAL_ERROR}: {cause and describe_error(cause)}")
         together = self._boot is not None and self._boot.position.agreed
         raise stopping(required, self._ranks, together=together) from cause
 
-    def _withdraw(self, detail: str) -> None:
+    def _withdraw(self, reason: Reason, detail: str) -> None:
         """Before this rank calibrates alone: the others must as well."""
         try:
             if self._boot is not None:
-                self._boot.withdraw(Reason.INTERNAL_ERROR, detail)
+                self._boot.withdraw(reason, detail)
             else:
-                timeout_s = self._settings.vote_timeout_s
-                self._decision = self._ranks.withdraw(Reason.INTERNAL_ERROR, detail, timeout_s)
+                self._decision = self._ranks.withdraw(reason, detail, self._settings.vote_timeout_s)
         except VoteLost:
             raise
         except Exception as error:  # noqa: BLE001  the adapter's edge; nobody can go on without this rank's vote
@@ -227,7 +191,9 @@ class Seam(AbstractContextManager[object]):
         # Listing vLLM's batches runs none of them. It also sets the manager's capture limit, without which the cost
         # table above it would be built as a step function (`_cudagraph_limit`, set in the generator's body).
         planned = list(self._vllm_batches(capture_sizes))
-        self._plan = Plan(tuple(int(batch["num_tokens"]) for batch in planned), tuple(capture_sizes))
+        self._plan = contract.check_batches(planned, capture_sizes, self._manager.req_states.max_num_batched_tokens)
+        contract.check_collector(type(self._runner.step_timing))
+        contract.check_collecting(self._runner.step_timing)
         self._watch = Watch(max(capture_sizes, default=0))
         self._boot = self._new_boot(self._plan)
         self._steps = self._boot.run()
@@ -267,7 +233,9 @@ class Seam(AbstractContextManager[object]):
         )
 
     def _subject(self, plan: Plan) -> declared.Subject:
-        return declared.Subject(self._runner, device_of(self._runner), dict(os.environ), plan.sizes())
+        return declared.Subject(
+            self._runner, device_of(self._runner), dict(os.environ), plan.sizes(), during_capture=self._during_capture
+        )
 
     def _unreviewed(self, plan: Plan) -> tuple[str, ...]:
         try:

@@ -1,4 +1,5 @@
-"""Waits for vLLM's model runner to be imported, then wraps two of its methods.
+"""Waits for vLLM's model runner to be imported, then wraps two of its methods, and a third where vLLM has one for its
+calibration.
 
 A plugin is registered long before the runner's module is imported, and in processes that never import it. Importing
 it from here would cost seconds and initialise the device in the front end, so a finder on `sys.meta_path` waits.
@@ -99,29 +100,39 @@ def _required(error: Exception) -> bool:
 
 def _calibrating(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def capture_model(runner: Any, *args: Any, **kwargs: Any) -> Any:
+    def calibrate(runner: Any, *args: Any, **kwargs: Any) -> Any:
         # Up to 0.32 the memory profiler captures and calibrates as well, with a throw-away manager over a minimal KV
         # cache (vllm/v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory); 0.29 does not even say so.
         throw_away = kwargs.get("profile_only") or getattr(runner, "_warmcurve_profiling", False)
         if throw_away or getattr(runner, "adaptive_verification", None) is None:
             return original(runner, *args, **kwargs)
-        with _seam(runner):
+        with _around(runner, original.__name__):
             return original(runner, *args, **kwargs)
 
-    capture_model.warmcurve = True  # type: ignore[attr-defined]
-    return capture_model
+    calibrate.warmcurve = True  # type: ignore[attr-defined]
+    return calibrate
 
 
-def _seam(runner: Any) -> AbstractContextManager[object]:
+def _around(runner: Any, method: str) -> AbstractContextManager[object]:
     try:
-        from warmcurve.vllm.seam.calibration import seam
+        from warmcurve.vllm.seam.around import around
 
-        return seam(runner)
+        return around(runner, method, functools.partial(_wrap_another, type(runner)))
     except Exception as error:  # the adapter's edge
         if _required(error):
             raise
         logger.warning("warmcurve stands aside; vLLM goes on", exc_info=True)
         return nullcontext()
+
+
+def _wrap_another(kind: type, method: str) -> None:
+    """Wrap the method in which this runner calibrates: from 0.34 on it is one of its own, called from several places.
+
+    Only a capture knows which: to read the source takes time, and most processes never calibrate.
+    """
+    owner = next(each for each in kind.__mro__ if method in vars(each))
+    if not hasattr(vars(owner)[method], "warmcurve"):
+        setattr(owner, method, _calibrating(vars(owner)[method]))
 
 
 def _profiling(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,4 +144,5 @@ def _profiling(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             del runner._warmcurve_profiling  # noqa: SLF001
 
+    profile_cudagraph_memory.warmcurve = True  # type: ignore[attr-defined]
     return profile_cudagraph_memory
