@@ -77,5 +77,5 @@ def test_a_variable_that_nobody_reviewed_counts_and_is_named(
     assert booted.words == ("recorded", None)
     assert booted.report is not None
     assert booted.report["unreviewed"] == ["runtime.environment.VLLM_OF_A_LATER_RELEASE"]
-    told = f'nearest {recorded.entry.name[:12]}: runtime.environment.VLLM_OF_A_LATER_RELEASE absent -> "1"'
+    nearest = f'nearest {recorded.entry.name[:12]}: runtime.environment.VLLM_OF_A_LATER_RELEASE absent -> "1"'
     assert booted.report["detail"] == told

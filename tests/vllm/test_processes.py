@@ -176,7 +176,7 @@ def test_curves_that_are_required_and_not_there(server: Server) -> None:
     assert code not in {0, None}
     assert tokens is None
     assert "Worker failed with error 'curves_required: WARMCURVE_MODE=require" in printed
-    assert "that hold (absent)'" in printed
+    assert "that hold (absent: looked in " in printed
     (line,) = {line for line in printed.splitlines() if "warmcurve: unrecorded" in line and "TP0" in line}
     assert " ERROR " in line
     assert "missed=absent" in line
