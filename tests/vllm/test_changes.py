@@ -78,4 +78,4 @@ def test_a_variable_that_nobody_reviewed_counts_and_is_named(
     assert booted.report is not None
     assert booted.report["unreviewed"] == ["runtime.environment.VLLM_OF_A_LATER_RELEASE"]
     nearest = f'nearest {recorded.entry.name[:12]}: runtime.environment.VLLM_OF_A_LATER_RELEASE absent -> "1"'
-    assert booted.report["detail"] == told
+    assert booted.report["detail"] == f"looked in {warm.store / 'v1'}; {nearest}"
