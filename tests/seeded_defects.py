@@ -2,7 +2,8 @@
 
 usage: .venv/bin/python -m tests.seeded_defects [--only TEXT] [--workers 1]        exit code 1 if a defect is not caught
 
-Defects that only vLLM's environment can catch need `make overlay` and that environment.
+Only tests of `make test` count. A defect that only vLLM's environment can catch needs `make overlay` and that
+environment.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from tests.defects import DEFECTS, Defect
 
 ROOT = Path(__file__).resolve().parent.parent
 WITH_VLLM = "tests/vllm/"
-PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not full"]
 
 
 @cache
