@@ -42,7 +42,7 @@ def rank_of(rank: int, world: int, port: int, directory: str, answers: Any, over
     store = DirectoryStore(Path(directory) / f"node{rank}")
     engine = ScriptedEngine(captured=CAPTURED, max_tokens=2048)
     settings = Settings()
-    told = []
+    boots = []
     for _ in range(BOOTS + 1):
         key_values = DefaultStore(rank)
         boot = Boot(
@@ -64,7 +64,7 @@ def rank_of(rank: int, world: int, port: int, directory: str, answers: Any, over
         report = drive(boot, engine)
         ended = time.perf_counter_ns()
         key_values.close()
-        told.append((report.outcome, (ended - started) / 1e6, report.vote.waited_ms if report.vote else 0.0))
+        boots.append((report.outcome, (ended - started) / 1e6, report.vote.waited_ms if report.vote else 0.0))
     trips = []
     if rank == world - 1:
         bare = PrefixStore("bare", distributed_c10d._get_default_store())
@@ -73,7 +73,7 @@ def rank_of(rank: int, world: int, port: int, directory: str, answers: Any, over
             bare.set(str(number), "x")
             bare.get(str(number))
             trips.append((time.perf_counter_ns() - started) / 1e6)
-    answers.put((rank, told, trips))
+    answers.put((rank, boots, trips))
     over.wait()
 
 
@@ -88,16 +88,16 @@ def main(world: int) -> None:
         processes = [context.Process(target=rank_of, args=(rank, *arguments), daemon=True) for rank in range(world)]
         for process in processes:
             process.start()
-        told = sorted(answers.get(timeout=300) for _ in processes)
+        answered = sorted(answers.get(timeout=300) for _ in processes)
         over.set()
         for process in processes:
             process.join()
-    cold, *warm = zip(*(boots for _, boots, _ in told), strict=True)
+    cold, *warm = zip(*(boots for _, boots, _ in answered), strict=True)
     assert {outcome for outcome, _, _ in cold} == {"recorded"}
     assert {outcome for boots in warm for outcome, _, _ in boots} == {"reused"}
     votes = sorted(max(waited for _, _, waited in boots) for boots in warm)
     whole = sorted(max(ms for _, ms, _ in boots) for boots in warm)
-    trip = statistics.median(told[-1][2])
+    trip = statistics.median(answered[-1][2])
     print(f"{world} ranks, {len(warm)} warm boots; a bare round trip takes {trip:.3f} ms")
     for name, times in (("votes", votes), ("boot", whole)):
         middle, late = statistics.median(times), times[int(0.9 * len(times))]

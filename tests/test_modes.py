@@ -332,7 +332,7 @@ def test_an_entry_from_the_clocks_future_is_kept(warm: Machine, ahead: timedelta
     _recorded_at(warm, (warm.engine.clock.now() + ahead).isoformat())
     report = warm.boot(max_age_s=DAY_S)
     assert _course(report) == (Outcome.REUSED, None, None)
-    assert report.note == (told and f"{told}no age can be told, and the entry counts as young")
+    assert report.note == (told and f"{told}the entry's age is unknown, and the entry is kept")
     assert (f"; {report.note})" in report.log_line()) == (told is not None)
     assert warm.boot().note is None
 

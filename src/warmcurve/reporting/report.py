@@ -125,9 +125,9 @@ class BootReport(msgspec.Struct, frozen=True, kw_only=True):
         words = [f"warmcurve: {self.outcome}"]
         words += [f"{name}={value}" for name, value in fields.items() if value is not None]
         saved = time_saved(self.recorded_ms, self.calibration_ms) if self.outcome is Outcome.REUSED else None
-        told = [printable(" ".join(text.split()))[:400] for text in (saved, self.note, self.detail) if text]
-        if told:
-            words.append(f"({'; '.join(told)})")
+        remarks = [printable(" ".join(text.split()))[:400] for text in (saved, self.note, self.detail) if text]
+        if remarks:
+            words.append(f"({'; '.join(remarks)})")
         if self.reason and self.outcome is Outcome.UNRECORDED:
             words.append(f"- {MEANINGS[self.reason].remedy}")
         return " ".join(words)

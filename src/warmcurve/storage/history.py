@@ -214,8 +214,8 @@ def differs(old: CostProfile, new: CostProfile, limits: Limits) -> str | None:
     """
     verify, draft = _ratios(old, new)
     ratios = (*verify.values(), *draft.values())
-    if told := disagreement(old, new, limits.max_regret):
-        return told
+    if words := disagreement(old, new, limits.max_regret):
+        return words
     if not ratios or limits.scale_low <= min(ratios) <= max(ratios) <= limits.scale_high:
         return None
     return f"another scale: {_change(old, new)}"

@@ -74,10 +74,10 @@ def _items(parent: ast.AST) -> list[ast.withitem]:
 
 
 def _flaw(tree: ast.Module, method: ast.AST, place: _Place) -> str | None:
-    outer, *inner = place.parents
-    if isinstance(outer, ast.AsyncFunctionDef):
+    function, *statements = place.parents
+    if isinstance(function, ast.AsyncFunctionDef):
         return "it stands in a coroutine"
-    for parent in inner:
+    for parent in statements:
         finishes = isinstance(parent, ast.Try) and not parent.handlers and not parent.orelse
         if not isinstance(parent, ast.With | ast.If) and not finishes:
             return f"it stands in a statement of the kind {type(parent).__name__}"

@@ -91,8 +91,8 @@ def engine_failure(error: BaseException) -> tuple[Reason, str]:
     if isinstance(error, Exception):
         return Reason.ENGINE_FAILED, describe_error(error)
     code = error.code if isinstance(error, SystemExit) else None
-    told = f"{type(error).__qualname__}, exit status {code}" if isinstance(code, int) else describe_error(error)
-    return Reason.BOOT_INTERRUPTED, f"the process was told to end: {told.rstrip(': ')}"
+    ended_by = f"{type(error).__qualname__}, exit status {code}" if isinstance(code, int) else describe_error(error)
+    return Reason.BOOT_INTERRUPTED, f"the process was told to end: {ended_by.rstrip(': ')}"
 
 
 def engine_name() -> str:
