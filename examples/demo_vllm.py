@@ -121,7 +121,7 @@ def print_found(found: dict[str, Any], logs: dict[str, list[str]]) -> None:
             print(f"  {name}  {line}")
     print(f"\ncost tables identical: {'yes' if found['identical_tables'] else 'no'}")
     print(f"generated tokens identical: {'yes' if found['identical_output'] else 'no'}\n")
-    print(sentinel_limits.told())
+    print(sentinel_limits.in_words())
     cold = found["boots"][0]
     if cold["calibration_ms"]:
         share = cold["calibration_ms"] / cold["boot_ms"]

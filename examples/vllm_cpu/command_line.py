@@ -61,7 +61,7 @@ def serve(port: str, cache: Path) -> None:
     known = any(cache.glob("adaptive_verification/v1/*.jsonl"))
     address = ("--host", "127.0.0.1", "--port", port, "--served-model-name", SERVED)
     command = [*VLLM, "serve", engine.ENGINE["model"], *address, *arguments()]
-    print(sentinel_limits.told())
+    print(sentinel_limits.in_words())
     print(f"vLLM's cache is {cache}: {'with' if known else 'without'} stored curves. Once vLLM is up, ask it:\n")
     print(f"  curl http://127.0.0.1:{port}/v1/completions -H 'content-type: application/json' \\")
     print(f"    -d '{json.dumps(REQUEST)}'\n", flush=True)

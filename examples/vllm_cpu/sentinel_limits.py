@@ -14,7 +14,7 @@ WIDE = {
 }
 
 
-def told() -> str:
+def in_words() -> str:
     """What is in force: the user's own settings win."""
     limits = ", ".join(f"{name}={os.environ.get(name, wide)}" for name, wide in WIDE.items())
     return f"The limits of trust were widened, because times on a CPU are noisy: {limits}."

@@ -1,3 +1,3 @@
 __version__ = "0.1.0"
 RELEASED = "2026-12-07"
-"""The day of this version's release, or while it is being made a day before it: no clock that is right is earlier."""
+"""The day of this version's release; before that, a day that is not in the future. An earlier clock is wrong."""

@@ -125,7 +125,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.ENTRY_UNREADABLE: Meaning(
         "The file with the entry's name cannot be read. It is a directory, a pipe or a link, it has no read "
         "permission, or the file system answered with an error twice.",
-        "Look at the path in the report. Remove what does not belong there, or check the file system.",
+        "Look at the path. Remove what does not belong there, or check the file system.",
     ),
     Reason.ENTRY_TOO_LARGE: Meaning(
         "The entry is larger than any entry can be, so it was not parsed.",
@@ -245,8 +245,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "entry stays as it is.",
         "Look for clocks and power limits that change, and for other programs on the device. `warmcurve show` lists "
         "the calibrations and the states of each machine. A calibration is stored again when it agrees with the one "
-        "before it. If the machine has several states, it must also stay in one of them. To keep the present state, "
-        "boot with WARMCURVE_MODE=record.",
+        "before it. If the machine has several states, it must also stay in one of them. "
+        "`WARMCURVE_MODE=record` stores the present state once two calibrations in a row agree.",
     ),
     Reason.MACHINES_DIFFER: Meaning(
         "Another machine with the same fingerprint has other costs. It has replaced this machine's entry twice. The "

@@ -360,7 +360,7 @@ def test_a_copy_at_the_wrong_level_is_told(
     entries, copied = store.directory / "v1", store.directory / "backup" / "v1"
     copied.parent.mkdir()
     entries.rename(copied)
-    told = f"entries lie in {copied}, where no boot looks: they belong into {entries}\n"
+    told = f"entries lie in {copied}, where no boot looks: move them to {entries}\n"
     assert run("explain").stderr.endswith(f"all of them were hits\n{told}")
     write(factors=factors, detail=f"looked in {entries}")
     text = run("explain").stdout

@@ -257,7 +257,7 @@ def test_a_copy_at_the_wrong_level_is_told(store: DirectoryStore, record: Record
     record()
     entries = store.directory / "v1"
     for named in (entries, store.directory.parent):
-        told = f"entries lie in {entries}, where no boot looks: they belong into {named}/v1\n"
+        told = f"entries lie in {entries}, where no boot looks: move them to {named}/v1\n"
         assert run("ls", "--store", named).stderr.endswith(told)
         assert json.loads(run("ls", "--json", "--store", named).stdout)["misplaced"] == [str(entries)]
     assert json.loads(run("ls", "--json").stdout)["misplaced"] == []
@@ -321,7 +321,16 @@ def test_escape_sequences_are_shown_not_obeyed(record: Record, run: Run) -> None
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (7200, "2h"), (86399, "23h"), (172800, "2d"), (-7200, "-2h")],
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (7200, "2h"),
+        (86399, "23h"),
+        (172800, "2d"),
+        (-7200, "future"),
+    ],
 )
 def test_ages_are_short(seconds: int, text: str) -> None:
     """The largest unit that fits, rounded down; negative where the other clock is ahead."""

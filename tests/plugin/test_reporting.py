@@ -16,13 +16,13 @@ class _Speechless(Exception):
     [
         (RuntimeError("out of memory"), Reason.ENGINE_FAILED, "RuntimeError: out of memory"),
         (_Speechless(), Reason.ENGINE_FAILED, "_Speechless"),
-        (SystemExit(143), Reason.BOOT_INTERRUPTED, "the process was told to end: SystemExit, exit status 143"),
-        (SystemExit(0), Reason.BOOT_INTERRUPTED, "the process was told to end: SystemExit, exit status 0"),
-        (SystemExit(), Reason.BOOT_INTERRUPTED, "the process was told to end: SystemExit"),
-        (SystemExit("no GPU"), Reason.BOOT_INTERRUPTED, "the process was told to end: SystemExit: no GPU"),
-        (SystemExit(_Speechless()), Reason.BOOT_INTERRUPTED, "the process was told to end: SystemExit"),
-        (KeyboardInterrupt(), Reason.BOOT_INTERRUPTED, "the process was told to end: KeyboardInterrupt"),
-        (GeneratorExit(), Reason.BOOT_INTERRUPTED, "the process was told to end: GeneratorExit"),
+        (SystemExit(143), Reason.BOOT_INTERRUPTED, "the process is ending: SystemExit, exit status 143"),
+        (SystemExit(0), Reason.BOOT_INTERRUPTED, "the process is ending: SystemExit, exit status 0"),
+        (SystemExit(), Reason.BOOT_INTERRUPTED, "the process is ending: SystemExit"),
+        (SystemExit("no GPU"), Reason.BOOT_INTERRUPTED, "the process is ending: SystemExit: no GPU"),
+        (SystemExit(_Speechless()), Reason.BOOT_INTERRUPTED, "the process is ending: SystemExit"),
+        (KeyboardInterrupt(), Reason.BOOT_INTERRUPTED, "the process is ending: KeyboardInterrupt"),
+        (GeneratorExit(), Reason.BOOT_INTERRUPTED, "the process is ending: GeneratorExit"),
     ],
 )
 def test_an_error_is_told_from_an_end(error: BaseException, reason: Reason, detail: str):

@@ -209,8 +209,8 @@ def test_curves_that_vllm_refuses(warm: Machine, recorded: Booted, monkeypatch: 
     ("planted", "words"),
     [
         (Unforeseen("planted"), ("engine_failed", "Unforeseen: planted")),
-        (SystemExit(), ("boot_interrupted", "the process was told to end: SystemExit")),
-        (KeyboardInterrupt(), ("boot_interrupted", "the process was told to end: KeyboardInterrupt")),
+        (SystemExit(), ("boot_interrupted", "the process is ending: SystemExit")),
+        (KeyboardInterrupt(), ("boot_interrupted", "the process is ending: KeyboardInterrupt")),
     ],
 )
 def test_what_vllm_raises_passes_through(

@@ -99,7 +99,7 @@ class Keeper:
             raise EntryError(Reason.ENTRY_EXPIRED, detail)
         else:
             return None
-        return f"this host's clock says {wrong}: the entry's age is unknown, and the entry is kept"
+        return f"this host's clock says {wrong}, so the entry's age is unknown and WARMCURVE_MAX_AGE is not applied"
 
     def absence(self, factors: dict[str, Value]) -> str:
         """For the log line of a miss: where a boot looked, and the nearest entry. It only informs, so it gets little

@@ -118,7 +118,7 @@ def in_order(
     pool = _pool(count) if count > 1 else None
     received = 0
     try:
-        results: Iterator[Result] = _start(pool, check, rest) if pool else iter(())
+        results = _start(pool, check, rest)
         yield from map(check, jobs[:_HERE])
         try:
             for result in results:
@@ -164,12 +164,18 @@ def _pool(count: int) -> "ProcessPoolExecutor | None":
         return None
 
 
-def _start(pool: "ProcessPoolExecutor", check: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
+def _start(pool: "ProcessPoolExecutor | None", check: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
+    """The results that processes will give; none where no process can be started."""
+    if pool is None:
+        return iter(())
     # Ctrl-C is sent to all processes of the terminal's job. The workers inherit that it is blocked: only this process
     # ends on it, and ends them.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.map(check, jobs, chunksize=_CHUNK)
+    except OSError:
+        # EAGAIN and ENOMEM of fork: https://man7.org/linux/man-pages/man2/fork.2.html
+        return iter(())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -66,7 +66,7 @@ def misplaced_words(store: DirectoryStore) -> str:
     """Where entries lie that no boot looks at, and what to do about it; nothing where none do."""
     found, entries = store.misplaced(), store.directory / f"v{SCHEMA}"
     where = ", ".join(clean(path) for path in found)
-    return f"entries lie in {where}, where no boot looks: they belong into {clean(entries)}" if found else ""
+    return f"entries lie in {where}, where no boot looks: move them to {clean(entries.absolute())}" if found else ""
 
 
 def note_misplaced(store: DirectoryStore) -> None:

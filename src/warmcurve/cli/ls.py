@@ -177,7 +177,7 @@ def columns(length: int) -> tuple[Field, ...]:
         Field("draft", 5, right=True, drop=7),
         Field("captured", 8, right=True, drop=5),
         Field("recorded (UTC)", 16, drop=4),
-        Field("age", 5, right=True),
+        Field("age", 6, right=True),
         Field("host", 9, drop=2, most=32),
         Field("bytes", 7, right=True, drop=8),
         Field("machines", 16, drop=1),
@@ -190,12 +190,13 @@ def short_length(digests: Sequence[str]) -> int:
 
 
 def age(seconds: int) -> str:
-    """In the largest unit that fits. It is negative where the recording host's clock is ahead."""
-    sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
+    """In the largest unit that fits. The clock of the recording host, or of this one, may be wrong."""
+    if seconds < 0:
+        return "future"
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if rest >= length:
-            return f"{sign}{rest // length}{unit}"
-    return f"{sign}{rest}s"
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
 
 
 def cells(row: Row, length: int) -> dict[str, str]:

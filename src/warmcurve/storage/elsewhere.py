@@ -19,16 +19,17 @@ _DIRECTORIES: Final = 32
 _TOLD: Final = 3
 
 
-def misplaced(entries: Path, enough: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
+def misplaced(entries: Path, enough: Callable[[], bool] = lambda: False, *, beside: bool = True) -> tuple[Path, ...]:
     """The directories near `<store>/v1` that have entries although no boot looks there: at most three, nearest first.
 
-    It stops when `enough()` is true.
+    It stops when `enough()` is true. A boot does not look into the directories `beside` the store: one may be a mount
+    that does not answer, and no deadline interrupts a system call.
     """
     found: list[Path] = []
     with suppress(OSError):
         # The working directory may be gone, and a relative path has no parents.
         entries = Path(os.path.abspath(entries))  # noqa: PTH100  Path.resolve follows links, and raises on a loop
-        for directory in dict.fromkeys(_near(entries)):
+        for directory in dict.fromkeys(_near(entries, beside=beside)):
             if enough() or len(found) == _TOLD:
                 break
             if _holds_entries(directory) and not _same(directory, entries):
@@ -36,24 +37,24 @@ def misplaced(entries: Path, enough: Callable[[], bool] = lambda: False) -> tupl
     return tuple(found)
 
 
-def _near(entries: Path) -> Iterator[Path]:
+def _near(entries: Path, *, beside: bool) -> Iterator[Path]:
     """One level up or down: of the entries, of the store, and of the cache's root in which the store lies."""
-    store, inner = entries.parent, Path(entries.parent.name, entries.name)
+    store, both = entries.parent, Path(entries.parent.name, entries.name)
     yield store
     yield store.parent / entries.name
-    yield store / inner
-    yield store.parent.parent / inner
+    yield store / both
+    yield store.parent.parent / both
     yield store.parent
     for child in _directories(store):
-        yield from (child, child / entries.name, child / inner)
-    for child in _directories(store.parent):
-        yield child / inner
+        yield from (child, child / entries.name, child / both)
+    for child in _directories(store.parent) if beside else ():
+        yield child / both
 
 
 def _directories(directory: Path) -> Iterator[Path]:
     with suppress(OSError), os.scandir(directory) as listed:
-        inner = (Path(each.path) for each in islice(listed, _NAMES) if each.is_dir(follow_symlinks=False))
-        yield from islice(inner, _DIRECTORIES)
+        found = (Path(each.path) for each in islice(listed, _NAMES) if each.is_dir(follow_symlinks=False))
+        yield from islice(found, _DIRECTORIES)
 
 
 def _holds_entries(directory: Path) -> bool:

@@ -25,7 +25,7 @@ a disk.
 """
 TEMPORARY: Final = ".tmp-"
 _NOT_RENAMED: Final = f"{TEMPORARY}not-renamed"
-"""An empty file, in a directory in which a file of ours could neither be renamed nor removed."""
+"""An empty file, in a directory in which a file of ours could not be renamed."""
 _FORGOTTEN_AFTER_S: Final = 3600
 
 _WRITE_REASONS: Final = {
@@ -83,7 +83,7 @@ class Directory:
         """Write all of `data` under `name`, or nothing. Readers see the old file or the new one, also after a crash.
 
         Returns None. If a loss of power may undo it, it returns the reason in words. If it raises `StoreError`, it
-        leaves nothing behind.
+        leaves nothing behind, or an empty file in a directory that cannot rename.
         """
         with self._writing(name), self._open(create=True) as directory:
             self._write(directory, name, data)
@@ -201,15 +201,14 @@ class Directory:
                 self._move_aside(directory, name)
                 self._rename(directory, temporary, name)
         except BaseException as error:
-            try:
+            with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
-            except OSError:
-                if isinstance(error, StoreError) and error.reason is Reason.STORE_CANNOT_RENAME:
-                    _remember_not_renamed(directory)
+            if isinstance(error, StoreError) and error.reason is Reason.STORE_CANNOT_RENAME:
+                _remember_not_renamed(directory)
             raise
 
     def _refuse_what_was_not_renamed(self, directory: int, temporary: str) -> None:
-        """If a file can neither be renamed nor removed, each boot would leave one more. So try the one that is there.
+        """If no file can be renamed here, each boot would write in vain. So try the empty file of the first one.
 
         In any other directory this is one call, which finds nothing.
         """
@@ -227,7 +226,7 @@ class Directory:
         except OSError as error:
             if error.errno not in _NO_RENAME:
                 raise
-            detail = f"{self.path}: files can be made there, but {old} could not be renamed to {new}: {error.strerror}"
+            detail = f"{self.path}: files can be created there but not renamed ({error.strerror})"
             raise StoreError(Reason.STORE_CANNOT_RENAME, detail) from error
 
     def _move_aside(self, directory: int, name: str) -> None:

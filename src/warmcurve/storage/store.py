@@ -90,12 +90,12 @@ class DirectoryStore:
         return str(self._entries.path / _name(digest))
 
     def whereabouts(self, enough: Callable[[], bool] = lambda: False) -> str:
-        elsewhere = ", ".join(str(path) for path in self.misplaced(enough))
+        elsewhere = ", ".join(str(path) for path in misplaced(self._entries.path, enough, beside=False))
         return f"looked in {self._entries.path}{elsewhere and f'; entries lie in {elsewhere}, where no boot looks'}"
 
-    def misplaced(self, enough: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
+    def misplaced(self) -> tuple[Path, ...]:
         """The directories with entries that no boot looks at, such as a copy at the wrong level."""
-        return misplaced(self._entries.path, enough)
+        return misplaced(self._entries.path)
 
 
 def check_digest(digest: str) -> str:

@@ -54,7 +54,7 @@ def _facts(communicator: Any) -> Iterator[tuple[str, Value]]:
 
 
 def _answers(part: Any) -> Iterator[tuple[str, Value]]:
-    inner = getattr(part, _WRAPPED, None)
+    wrapped = getattr(part, _WRAPPED, None)
     for fact in ("disabled", "fully_connected"):
-        value = getattr(part, fact, getattr(inner, fact, None))
+        value = getattr(part, fact, getattr(wrapped, fact, None))
         yield fact, None if value is None else bool(value)

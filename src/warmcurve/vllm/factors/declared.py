@@ -116,8 +116,8 @@ def _groups(groups: Iterable[Iterable[Any]]) -> list[Any]:
             "cache": plain(group.kv_cache_spec),
             "layers": len(group.layer_names),
         }
-        for inner in groups
-        for group in inner
+        for members in groups
+        for group in members
     ]
 
 

@@ -42,7 +42,7 @@ def _held(owner: Any, depth: int) -> Iterator[str]:
         elif _is_part(kind):
             yield f"{name}={class_of(value)}"
             if depth < _DEEPEST:
-                yield from (f"{name}.{inner}" for inner in _held(value, depth + 1))
+                yield from (f"{name}.{held}" for held in _held(value, depth + 1))
 
 
 @cache

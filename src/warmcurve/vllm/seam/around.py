@@ -69,7 +69,7 @@ def around(runner: Any, method: str, hook: Callable[[str], None]) -> AbstractCon
 
 class Capture(AbstractContextManager[object]):
     """A capture whose calibration is a method of its own, with a seam of its own. In the mode `require` that must have
-    been called. Where warmcurve stands `aside` from the capture, which was told, it does so from what is called in it.
+    been called. If warmcurve stands `aside` from the capture, it also takes no part in a calibration inside it.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Capture(AbstractContextManager[object]):
         self._runner._warmcurve_capture = self  # noqa: SLF001
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        del self._runner._warmcurve_capture  # noqa: SLF001
+        vars(self._runner).pop("_warmcurve_capture", None)
         if error is None and not self.aside and not self.calibrated and self._settings.mode == "require":
             asked = "vLLM asked for no run to be timed"
             required = stand_aside(self._reporter, self._ranks, self._settings, Reason.ENGINE_FAILED, asked)

@@ -83,7 +83,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def engine_failure(error: BaseException) -> tuple[Reason, str]:
-    """Why the engine did not calibrate: it raised an error, or the process was told to end.
+    """Why the engine did not calibrate: it raised an error, or the process is ending.
 
     Whatever ends a process is no `Exception`: vLLM's workers turn SIGTERM and SIGINT into a `SystemExit`
     (`WorkerProc.worker_main`), Python turns SIGINT into a `KeyboardInterrupt`.
@@ -92,7 +92,7 @@ def engine_failure(error: BaseException) -> tuple[Reason, str]:
         return Reason.ENGINE_FAILED, describe_error(error)
     code = error.code if isinstance(error, SystemExit) else None
     ended_by = f"{type(error).__qualname__}, exit status {code}" if isinstance(code, int) else describe_error(error)
-    return Reason.BOOT_INTERRUPTED, f"the process was told to end: {ended_by.rstrip(': ')}"
+    return Reason.BOOT_INTERRUPTED, f"the process is ending: {ended_by.rstrip(': ')}"
 
 
 def engine_name() -> str:
