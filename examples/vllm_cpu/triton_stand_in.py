@@ -1,7 +1,7 @@
-"""Let vLLM use the registry's triton on a CPU: its kernels run in triton's interpreter.
+"""Let vLLM use PyPI's triton on a CPU: its kernels run in triton's interpreter.
 
 vLLM on a CPU asks only whether triton has a back end named "cpu" with an active driver
-(`vllm/triton_utils/importing.py`), which the registry's build lacks. Under the interpreter no back end compiles
+(`vllm/triton_utils/importing.py`), which PyPI's build lacks. Under the interpreter no back end compiles
 anything, so a name is enough.
 """
 
