@@ -1,6 +1,7 @@
 """Rooms import downwards only, and the core nothing but the standard library and msgspec."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -64,6 +65,14 @@ def test_every_file_is_in_a_room():
             docstring = ast.get_docstring(ast.parse(path.read_bytes()))
             assert docstring
             assert len(docstring.splitlines()) <= 10, f"{module}: {len(docstring.splitlines())} lines"
+
+
+def test_the_page_of_the_rooms_has_every_word():
+    """The rows of words in docs/design.md name the files of `WORDS` and `VLLM_WORDS`, and no others."""
+    page = (Path(__file__).parent.parent / "docs" / "design.md").read_text()
+    core, adapter = (set(re.findall(r"`([\w/]+)\.py`", row)) for row in re.findall(r"(?m)^\| words \| (.+?) \|", page))
+    assert core == WORDS
+    assert adapter == {f"vllm/{name}" for name in VLLM_WORDS}
 
 
 def test_imports_go_down():
