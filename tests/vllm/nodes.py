@@ -84,7 +84,8 @@ class Node:
 
         self._overlay = self.cache.parent / "overlay"
         shutil.copytree(Path(warmcurve.__file__).parent, self._overlay / "warmcurve", dirs_exist_ok=True)
-        (self._overlay / "warmcurve" / "_version.py").write_text(f'__version__ = "{version}"\n')
+        file = self._overlay / "warmcurve" / "_version.py"
+        file.write_text(file.read_text().replace(warmcurve.__version__, version))
 
     def start(self, arguments: Sequence[str]) -> None:
         self._before = set(self._reports())
