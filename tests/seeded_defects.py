@@ -30,8 +30,24 @@ def _vllm_python() -> Path:
     return Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip(), "bin", "python")
 
 
+class NotRun(Exception):
+    """The tests did not run. It holds pytest's last words."""
+
+
+def failed_test(returncode: int, output: str) -> str | None:
+    """The first line that names a failed test, or None where all pass. Raises `NotRun` where no test ran."""
+    if returncode == 0:
+        return None
+    if returncode == 1:
+        for line in output.splitlines():
+            # A file that cannot be imported has a line too, which names no test in it.
+            if line.startswith(("FAILED ", "ERROR ")) and "::" in line.split()[1]:
+                return line
+    raise NotRun(f"pytest ended with {returncode}, and names no failed test\n{output[-2000:]}")
+
+
 def caught(defect: Defect, directory: Path) -> str | None:
-    """The first line that names a failed test, or None where all pass."""
+    """The first line that names a failed test, or None where all pass. Raises `NotRun`."""
     vllm = WITH_VLLM in defect.tests
     package = directory / "warmcurve"
     shutil.copytree(ROOT / ("build/overlay" if vllm else "src"), directory, dirs_exist_ok=True)
@@ -45,22 +61,19 @@ def caught(defect: Defect, directory: Path) -> str | None:
         environment["PYTHONPATH"] += f":{ROOT / 'examples' / 'vllm_cpu'}"
     command = [str(python), *PYTEST, *options, *defect.tests.split()]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode not in {0, 1, 2}:
-        raise SystemExit(
-            f"{defect.name}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        )
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return lines[0] if done.returncode else None
+    return failed_test(done.returncode, done.stdout + done.stderr)
 
 
 def check(defect: Defect) -> bool:
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="warmcurve-defect-") as directory:
-        line = caught(defect, Path(directory))
-    print(
-        f"{'caught' if line else 'MISSED'} {time.monotonic() - started:5.0f} s  {defect.name}: {line or ''}", flush=True
-    )
-    return line is not None
+    try:
+        with tempfile.TemporaryDirectory(prefix="warmcurve-defect-") as directory:
+            line = caught(defect, Path(directory))
+        word = "caught" if line else "MISSED"
+    except NotRun as error:
+        word, line = "ERROR ", str(error)
+    print(f"{word} {time.monotonic() - started:5.0f} s  {defect.name}: {line or ''}", flush=True)
+    return word == "caught"
 
 
 def main() -> int:

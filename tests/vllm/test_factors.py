@@ -412,6 +412,16 @@ SAME: dict[str, Callable[[Change, Path], None]] = {
 }
 
 
+def test_a_cache_that_has_yet_to_grow_is_another(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an extensible KV cache the committed blocks count: with one it is another, with all it is the same."""
+    before = read(runner)
+    cache = SimpleNamespace(num_committed_blocks=1)
+    monkeypatch.setattr(runner, "extensible_kv_cache", cache, raising=False)
+    assert [each.factor for each in diff(before, read(runner))] == ["kv.sharing"]
+    cache.num_committed_blocks = runner.kv_cache_config.num_blocks
+    assert diff(before, read(runner)) == ()
+
+
 def test_a_fitted_length_is_keyed_roughly(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --max-model-len auto a little more memory is the same, unless the dummy contexts are clamped by it."""
     config = runner.vllm_config.model_config
